@@ -1,30 +1,7 @@
 // People and their birthdays: who is greeted when, in their own time, and how it went.
 import {
-  html,
-  useLive,
-  useState,
-  post,
-  patch,
-  remove,
-  root,
-  may,
-  ask,
-  act,
-  go,
-  exact,
-  count,
-  Title,
-  Link,
-  Loaded,
-  Grid,
-  Facts,
-  Section,
-  Table,
-  State,
-  Time,
-  Empty,
-  Command,
-  pagesOf,
+  html, useLive, useState, post, patch, remove, root, may, ask, act, go, exact, count, Title, Link,
+  Loaded, Grid, Facts, Section, Table, State, Time, Empty, Command, pagesOf,
 } from "../../js/kit.js";
 
 const ZONES = Intl.supportedValuesOf ? ["UTC", ...Intl.supportedValuesOf("timeZone")] : ["UTC"];

@@ -1,36 +1,8 @@
 // The catalog: its day as one picture, its products, and what a person does about them.
 import {
-  html,
-  styles,
-  useLive,
-  useState,
-  post,
-  remove,
-  query,
-  may,
-  ask,
-  act,
-  eachOf,
-  now,
-  clock,
-  exact,
-  ago,
-  count,
-  me,
-  Title,
-  Link,
-  Loaded,
-  Grid,
-  Filters,
-  Section,
-  Tile,
-  Table,
-  State,
-  Time,
-  Bar,
-  Empty,
-  Command,
-  pagesOf,
+  html, styles, useLive, useState, post, remove, query, may, ask, act, eachOf, now, clock, exact,
+  ago, count, me, Title, Link, Loaded, Grid, Filters, Section, Tile, Table, State, Time, Bar, Empty,
+  Command, pagesOf,
 } from "../../js/kit.js";
 
 await styles(new URL("catalog.css", import.meta.url));
@@ -461,27 +433,18 @@ const COLUMNS = [
 /** @param {{ changes: any, onChange: (value?: any) => unknown }} props */
 function Products({ changes, onChange }) {
   const filter = Object.fromEntries(FIELDS.map(({ name: each }) => [each, query.value.get(each)]));
-  /**
-   * @param {() => unknown} after
-   * @param {number} pageSize
-   * @param {AbortSignal} signal
-   * @param {number} age
-   */
-  const load = pagesOf("/api/products", filter);
   return html`
     <${Section} title="Products">
       <${Filters}
         fields=${FIELDS}
-        free=${(text, add) => {
-          add("q", text);
-        }}
+        free="q"
         placeholder="part of a SKU, status:failed, slot:7"
       />
       <${Grid}
         name=${`products ${JSON.stringify(filter)}`}
         label="Products"
         columns=${COLUMNS}
-        load=${load}
+        load=${pagesOf("/api/products", filter)}
         to=${(row) => `/schedules/${row.id}`}
         changes=${changes}
         bar=${may("write") ? (chosen) => html`<${Acts} ...${chosen} reload=${onChange} />` : null}

@@ -1,23 +1,7 @@
 // What a catalog of so many products costs: calls, minutes, the API's budget, and what gives way first as it grows.
 import {
-  html,
-  useEffect,
-  useState,
-  post,
-  query,
-  setQuery,
-  count,
-  duration,
-  classes,
-  Title,
-  Field,
-  Chart,
-  Facts,
-  Section,
-  Table,
-  Tile,
-  Trouble,
-  Link,
+  html, useEffect, useState, post, query, setQuery, count, duration, classes, Title, Field, Chart,
+  Facts, Section, Table, Tile, Trouble, Link,
 } from "../../js/kit.js";
 
 const FIELDS = [

@@ -24,19 +24,12 @@ const COLUMNS = [
 
 /** @param {{ job: Wire.Job }} props */
 export default function LookUps({ job }) {
-  /**
-   * @param {() => unknown} after
-   * @param {number} pageSize
-   * @param {AbortSignal} signal
-   * @param {number} age
-   */
-  const load = pagesOf(`/api/jobs/${job.id}/events`);
   return html`
     <${Grid}
       name=${`job ${job.id} lookups`}
       label="Look-ups"
       columns=${COLUMNS}
-      load=${load}
+      load=${pagesOf(`/api/jobs/${job.id}/events`)}
       empty=${html`<${Empty} title="The provider was not asked yet."></${Empty}>`}
     />
   `;

@@ -1,38 +1,8 @@
 // Messages between queues of a broker: what waits, what a person has to look at, and how late retries went out.
 import {
-  html,
-  useLive,
-  useState,
-  get,
-  post,
-  patch,
-  query,
-  may,
-  ask,
-  act,
-  eachOf,
-  go,
-  count,
-  duration,
-  address,
-  changed,
-  Title,
-  Link,
-  Loaded,
-  Grid,
-  Tabs,
-  Filters,
-  Facts,
-  Section,
-  Table,
-  State,
-  Time,
-  Json,
-  Copy,
-  Chart,
-  Empty,
-  Command,
-  pagesOf,
+  html, useLive, useState, get, post, patch, query, may, ask, act, RowActs, REASON, go, count,
+  duration, address, changed, Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, Table,
+  State, Time, Json, Copy, Chart, Empty, Command, pagesOf,
 } from "../../js/kit.js";
 
 /** @type {Record<string, string>} */
@@ -195,7 +165,7 @@ async function end(message, verb, text, after) {
   const answer = await ask({
     title: `${verb} message ${message.id}`,
     text,
-    fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+    fields: [REASON],
     yes: `${verb} it`,
     no: "Keep it",
     isGrave: true,
@@ -543,53 +513,25 @@ const FIELDS = [
 const ID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
 const WORD = /^\S{1,200}$/;
 
-/** @param {{ selected: Set<string>, rows: any[], clear: () => void, reload: () => unknown }} props */
-function Chosen({ selected, rows, clear, reload }) {
-  if (!rows.length) {
-    return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
-  }
-  const after = () => {
-    clear();
-    reload();
-  };
-  /**
-   * @param {any[]} list
-   * @param {(row: any) => Promise<unknown>} doing
-   * @param {string} done
-   */
-  const each = (list, doing, done) =>
-    act(
-      () => eachOf(list, doing),
-      (came) => came.text("message", done),
-      { after },
-    );
-  const waiting = rows.filter((row) => row.state === "waiting");
-  const sendable = rows.filter((row) => row.state === "waiting" || row.state === "failed");
-  const cancelAll = async () => {
-    const sure = await ask({
-      title: `Cancel ${count(waiting.length)} messages`,
-      text: "None of them will be published to its queue again.",
-      typed: String(waiting.length),
-      yes: "Cancel them",
-      no: "Keep them",
-      isGrave: true,
-    });
-    if (sure) await each(waiting, (row) => post(`/api/items/${row.id}/cancel`), "cancelled");
-  };
-  return html`
-    <span>${count(rows.length)} selected</span>
-    ${sendable.length > 0 && html`
-      <button
-        type="button"
-        onClick=${() => each(sendable, (row) => post(`/api/messages/${row.id}/send`), "on the way")}
-      >
-        Send
-      </button>
-    `}
-    ${waiting.length > 0 && html`<button type="button" onClick=${cancelAll}>Cancel</button>`}
-    <button type="button" class="mini" onClick=${clear}>Clear</button>
-  `;
-}
+/** @param {GridSelection} selection */
+const chosen = (selection) => {
+  const acts = [
+    {
+      word: "Send",
+      rows: selection.rows.filter((row) => row.state === "waiting" || row.state === "failed"),
+      one: (/** @type {any} */ row) => post(`/api/messages/${row.id}/send`),
+      done: "on the way",
+    },
+    {
+      word: "Cancel",
+      rows: selection.rows.filter((row) => row.state === "waiting"),
+      one: (/** @type {any} */ row) => post(`/api/items/${row.id}/cancel`),
+      done: "cancelled",
+      sure: "None of them will be published to its queue again.",
+    },
+  ];
+  return html`<${RowActs} ...${selection} noun="message" acts=${acts} />`;
+};
 
 function Messages() {
   const [state, queue, messageId] = ["state", "queue", "messageId"].map((name) => query.value.get(name));
@@ -622,7 +564,7 @@ function Messages() {
         columns=${COLUMNS}
         to=${(row) => `/messages/${row.id}`}
         load=${pagesOf("/api/messages", { state, queue, messageId })}
-        bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
+        bar=${may("write") ? chosen : null}
         empty=${
           html`<${Empty} title=${isFiltered ? "No message fits." : "No message has failed yet."}>
             ${!isFiltered && html`

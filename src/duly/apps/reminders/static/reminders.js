@@ -1,34 +1,8 @@
 // Reminders that become phone calls: who is called when, what became of it, and the provider's id of the call.
 import {
-  html,
-  useLive,
-  useState,
-  post,
-  patch,
-  query,
-  may,
-  ask,
-  act,
-  eachOf,
-  fromInput,
-  toInput,
-  count,
-  zoneName,
-  Title,
-  Link,
-  Loaded,
-  Grid,
-  Tabs,
-  Filters,
-  Facts,
-  Section,
-  Table,
-  State,
-  Time,
-  Copy,
-  Empty,
-  Command,
-  pagesOf,
+  html, useLive, useState, post, patch, query, may, ask, act, RowActs, REASON, fromInput, toInput,
+  count, zoneName, Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, Table, State, Time,
+  Copy, Empty, Command, pagesOf,
 } from "../../js/kit.js";
 
 /** @type {Record<string, string>} */
@@ -127,7 +101,7 @@ async function cancel(reminder, after) {
   const answer = await ask({
     title: `Cancel reminder ${reminder.id}`,
     text: `${reminder.phone} will not be called.`,
-    fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+    fields: [REASON],
     yes: "Cancel it",
     no: "Keep it",
     isGrave: true,
@@ -286,54 +260,25 @@ const FIELDS = [
   { name: "to", label: "Until", type: "time" },
 ];
 
-/** @param {{ selected: Set<string>, rows: any[], clear: () => void, reload: () => unknown }} props */
-function Chosen({ selected, rows, clear, reload }) {
-  if (!rows.length) {
-    return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
-  }
-  const after = () => {
-    clear();
-    reload();
-  };
-  const open = rows.filter(canCancel);
-  /**
-   * @param {any[]} list
-   * @param {(row: any) => Promise<unknown>} doing
-   * @param {string} done
-   */
-  const each = (list, doing, done) =>
-    act(
-      () => eachOf(list, doing),
-      (came) => came.text("reminder", done),
-      { after },
-    );
-  const cancelAll = async () => {
-    const sure = await ask({
-      title: `Cancel ${count(open.length)} reminders`,
-      text: "None of these numbers will be called.",
-      typed: String(open.length),
-      yes: "Cancel them",
-      no: "Keep them",
-      isGrave: true,
-    });
-    if (sure) await each(open, (row) => post(`/api/reminders/${row.id}/cancel`), "cancelled");
-  };
-  return html`
-    <span>${count(rows.length)} selected</span>
-    ${rows.some(canCall) && html`
-      <button
-        type="button"
-        onClick=${() =>
-          each(rows.filter(canCall), (row) => post(`/api/items/${row.id}/retry`), "called now")
-        }
-      >
-        Call now
-      </button>
-    `}
-    ${open.length > 0 && html`<button type="button" onClick=${cancelAll}>Cancel</button>`}
-    <button type="button" class="mini" onClick=${clear}>Clear</button>
-  `;
-}
+/** @param {GridSelection} selection */
+const chosen = (selection) => {
+  const acts = [
+    {
+      word: "Call now",
+      rows: selection.rows.filter(canCall),
+      one: (/** @type {any} */ row) => post(`/api/items/${row.id}/retry`),
+      done: "called now",
+    },
+    {
+      word: "Cancel",
+      rows: selection.rows.filter(canCancel),
+      one: (/** @type {any} */ row) => post(`/api/reminders/${row.id}/cancel`),
+      done: "cancelled",
+      sure: "None of these numbers will be called.",
+    },
+  ];
+  return html`<${RowActs} ...${selection} noun="reminder" acts=${acts} />`;
+};
 
 function Reminders() {
   const [changes, setChanges] = useState(0);
@@ -361,7 +306,7 @@ function Reminders() {
       changes=${changes}
       to=${(row) => `/reminders/${row.id}`}
       load=${pagesOf("/api/reminders", { state, from, to })}
-      bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
+      bar=${may("write") ? chosen : null}
       empty=${
         html`<${Empty} title=${state || from || to ? "No reminder fits." : "There are no reminders yet."}>
           ${!(state || from || to) && html`

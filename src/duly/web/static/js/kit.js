@@ -6,6 +6,7 @@ export * from "./lib/router.js";
 export { get, pagesOf, post, put, patch, remove, upload, address, me, may, root, ApiError } from "./lib/api.js";
 export { useLive, forget } from "./lib/live.js";
 export { useKeys } from "./lib/keys.js";
+export { RowActs } from "./parts/acts.js";
 export { styles } from "./lib/styles.js";
 export { eachOf } from "./lib/many.js";
 export { clock, isLive, now } from "./lib/prefs.js";

@@ -1,5 +1,5 @@
 // Starts the page: reads the user and the service, then shows the screen of the address.
-import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./lib/ui.js";
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib/ui.js";
 import { get, me } from "./lib/api.js";
 import { useWaiting } from "./lib/live.js";
 import { path, place, restoreScroll } from "./lib/router.js";
@@ -62,13 +62,14 @@ function useScreen(target, mend) {
 }
 
 /**
- * Put the focus on the heading of a new page, for people who listen to it.
+ * Put the focus on the heading of a new page, for people who listen to it; at once, because a person may press the key
+ * of another field meanwhile.
  * @param {string} at
  * @param {boolean} isShown
  */
 function useFocusOnTitle(at, isShown) {
   const before = useRef(/** @type {string | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!isShown) return;
     const title = document.querySelector("main h1");
     const isNew = before.current !== null && before.current !== at;

@@ -1,5 +1,5 @@
 // Keyboard commands: single keys, and `g` followed by another. None works while a person types into a field.
-import { useEffect } from "./ui.js";
+import { useLayoutEffect } from "./ui.js";
 
 /** @typedef {Record<string, (event: KeyboardEvent) => unknown>} KeyActs what each key does, by its name */
 
@@ -45,7 +45,7 @@ addEventListener("keydown", (event) => {
  * @param {unknown[]} [inputs]
  */
 export function useKeys(acts, inputs = []) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     bound.push(acts);
     return () => {
       bound.splice(bound.indexOf(acts), 1);

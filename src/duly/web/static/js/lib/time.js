@@ -3,29 +3,6 @@ import { clock } from "./prefs.js";
 
 /** @typedef {string | number | Date} Moment */
 
-/** @param {number} number */
-const pad = (number) => String(number).padStart(2, "0");
-
-/** @param {Date} date */
-const localParts = (date) => [
-  date.getFullYear(),
-  date.getMonth() + 1,
-  date.getDate(),
-  date.getHours(),
-  date.getMinutes(),
-  date.getSeconds(),
-];
-
-/** @param {Date} date */
-const utcParts = (date) => [
-  date.getUTCFullYear(),
-  date.getUTCMonth() + 1,
-  date.getUTCDate(),
-  date.getUTCHours(),
-  date.getUTCMinutes(),
-  date.getUTCSeconds(),
-];
-
 export const zoneName = (isUtc = clock.value === "utc") =>
   isUtc ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
 
@@ -36,8 +13,8 @@ export const zoneName = (isUtc = clock.value === "utc") =>
 export function exact(at, isUtc = clock.value === "utc") {
   const date = at instanceof Date ? at : new Date(at);
   if (Number.isNaN(date.getTime())) return "";
-  const [year, month, day, hour, minute, second] = isUtc ? utcParts(date) : localParts(date);
-  return `${year}-${pad(month)}-${pad(day)} ${pad(hour)}:${pad(minute)}:${pad(second)}`;
+  const shown = isUtc ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
+  return shown.toISOString().slice(0, 19).replace("T", " ");
 }
 
 /**

@@ -2,7 +2,7 @@
 import { html, signal, useEffect } from "../lib/ui.js";
 import { get, post, may } from "../lib/api.js";
 import { forget } from "../lib/live.js";
-import { changeAll, changedText } from "../lib/many.js";
+import { changeAll, changedText, eachOf } from "../lib/many.js";
 import { count, counted } from "../lib/time.js";
 import { REASON, act, ask, askReason, say, sayError } from "./dialogs.js";
 import { Bar } from "./marks.js";
@@ -54,6 +54,55 @@ export async function actOn(action, ids, after) {
     return { ...changedText(changed.length, ids.length, "item", WORDS[action][1]), undo, seconds: undo ? 12 : 6 };
   };
   await act(() => changeItems(action, ids, reason), messageOn, { after });
+}
+
+/**
+ * An act on rows of a selection, in a request for each.
+ * @typedef {object} RowAct
+ * @property {string} word the text of its button
+ * @property {any[]} rows those of the selection that it can be done to
+ * @property {(row: any) => Promise<unknown>} one
+ * @property {string} done the participle
+ * @property {string} [sure] what to ask before, for what cannot simply be undone
+ */
+
+/**
+ * The buttons of a selection whose rows are acted on one by one.
+ * @param {GridSelection & { noun: string, acts: RowAct[] }} props
+ */
+export function RowActs({ selected, rows, clear, reload, noun, acts }) {
+  if (!rows.length) {
+    return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
+  }
+  const after = () => {
+    clear();
+    reload();
+  };
+  /** @param {RowAct} chosen */
+  const carryOut = async ({ word, rows: fit, one, done, sure }) => {
+    const question = {
+      title: `${word} ${counted(fit.length, noun)}`,
+      text: sure,
+      typed: String(fit.length),
+      yes: `${word} them`,
+      no: "Keep them",
+      isGrave: true,
+    };
+    if (sure && !(await ask(question))) return;
+    await act(
+      () => eachOf(fit, one),
+      (came) => came.text(noun, done),
+      { after },
+    );
+  };
+  return html`
+    <span>${count(rows.length)} selected</span>
+    ${acts.map((each) =>
+      each.rows.length > 0 &&
+      html`<button type="button" onClick=${() => carryOut(each)}>${each.word}</button>`,
+    )}
+    <button type="button" class="mini" onClick=${clear}>Clear</button>
+  `;
 }
 
 // -- all that match a filter

@@ -1,5 +1,5 @@
 // Short messages, acts with their messages, and dialogs: a form, or a confirmation that has to be typed.
-import { html, signal, useEffect, useRef, useState, classes } from "../lib/ui.js";
+import { html, signal, useLayoutEffect, useRef, useState, classes } from "../lib/ui.js";
 import { forget } from "../lib/live.js";
 import { Field, FormError } from "./fields.js";
 
@@ -105,12 +105,13 @@ export function Actions({ children }) {
 // -- dialogs
 
 /**
- * A dialog that is open while it is drawn.
+ * A dialog that is open while it is drawn. It opens before the next key or click, not after the next painting: what a
+ * person types at once goes into its field.
  * @param {{ title: string, onClose: () => void, children: Children, wide?: boolean }} props
  */
 export function Dialog({ title, onClose, children, wide = false }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     if (!box.current?.open) box.current?.showModal();
     return () => {

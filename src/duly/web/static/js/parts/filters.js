@@ -1,5 +1,6 @@
 // Filters as chips, which are part of the address; and tabs with counts.
 import { html, useState, classes } from "../lib/ui.js";
+import { may } from "../lib/api.js";
 import { query, setQuery, changed, Link, path } from "../lib/router.js";
 import { count } from "../lib/time.js";
 import { optionOf } from "./fields.js";
@@ -16,6 +17,8 @@ import { optionOf } from "./fields.js";
 
 // Another filter is another list: its place and its selection go with the old one.
 const ANEW = { after: null, sel: null };
+
+const OWNER = [{ name: "userId", label: "Owner" }];
 
 /** @param {string} name */
 const valuesIn = (name) => query.value.getAll(name).filter(Boolean);
@@ -58,6 +61,7 @@ function addTyped(typed, fields, free) {
     if (known && !known.includes(value)) return `${field.label} is one of ${known.join(", ")}.`;
     return add(field, value);
   }
+  if (typeof free === "string") return addTyped(`${free}:${typed}`, fields, null);
   if (!free) return `Type name:value. Known names: ${fields.map((each) => each.name).join(", ")}.`;
   return free(typed, (known, text) => {
     const target = fields.find((each) => each.name === known);
@@ -177,6 +181,10 @@ export function Filters({
     </div>
   `;
 }
+
+/** Lists of several owners, for who may see them: `me`, `all`, or a user. */
+export const OwnerFilter = () =>
+  may("admin") && html`<${Filters} fields=${OWNER} free="userId" placeholder="an owner: me, all, or a user" />`;
 
 /**
  * Tabs that set one parameter, with counts beside their words: `10,000+` where counting stopped.

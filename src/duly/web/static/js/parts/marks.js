@@ -206,3 +206,11 @@ export function Loaded({ of, children }) {
   if (of.data !== undefined) return html`${trouble}${children(of.data)}`;
   return trouble || html`<p class="loading" role="status">Loading…</p>`;
 }
+
+/**
+ * A small button in a row, with a label that says which row it is about.
+ * @param {{ label: string, onClick: () => unknown, children: Children, tabindex?: string }} props
+ */
+export const RowButton = ({ label, onClick, children, tabindex }) => html`
+  <button type="button" class="mini" tabindex=${tabindex} aria-label=${label} onClick=${onClick}>${children}</button>
+`;

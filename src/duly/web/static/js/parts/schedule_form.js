@@ -17,6 +17,44 @@ const RULES = [
   "0 9 * * 1-5",
   "slots 24",
 ];
+/**
+ * What a schedule does when it is late or overlaps; `fallback` is shown for a new one.
+ * @type {(FieldProps & { name: "catchUp" | "overlap" | "maxLateness" | "rank", fallback: string | number })[]}
+ */
+const EXCEPTIONS = [
+  {
+    name: "catchUp",
+    label: "After downtime",
+    type: "select",
+    fallback: "latest",
+    options: [
+      ["latest", "run the latest missed one"],
+      ["all", "run every missed one"],
+      ["skip", "skip what was missed"],
+    ],
+  },
+  {
+    name: "overlap",
+    label: "While the last one still runs",
+    type: "select",
+    fallback: "allow",
+    options: [
+      ["allow", "run beside it"],
+      ["skip", "skip"],
+      ["supersede", "replace the one that waits"],
+    ],
+  },
+  {
+    name: "maxLateness",
+    label: "Not later than (seconds)",
+    type: "number",
+    min: "0",
+    step: "any",
+    fallback: "",
+    hint: "A run that is later than this is skipped. Empty: no limit.",
+  },
+  { name: "rank", label: "Rank", type: "number", min: "-100", max: "100", fallback: 0, hint: "Lower goes first." },
+];
 const SEATS = /^slots\s+(\d+)$/;
 const PAUSE = 200; // milliseconds without a key before the rule is asked about
 
@@ -246,46 +284,9 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
             )}
             <details>
               <summary>When it is late, and when it overlaps</summary>
-              <${Field}
-                name="catchUp"
-                label="After downtime"
-                type="select"
-                value=${schedule?.catchUp ?? "latest"}
-                options=${[
-                  ["latest", "run the latest missed one"],
-                  ["all", "run every missed one"],
-                  ["skip", "skip what was missed"],
-                ]}
-              />
-              <${Field}
-                name="overlap"
-                label="While the last one still runs"
-                type="select"
-                value=${schedule?.overlap ?? "allow"}
-                options=${[
-                  ["allow", "run beside it"],
-                  ["skip", "skip"],
-                  ["supersede", "replace the one that waits"],
-                ]}
-              />
-              <${Field}
-                name="maxLateness"
-                label="Not later than (seconds)"
-                type="number"
-                min="0"
-                step="any"
-                value=${schedule?.maxLateness ?? ""}
-                hint="A run that is later than this is skipped. Empty: no limit."
-              />
-              <${Field}
-                name="rank"
-                label="Rank"
-                type="number"
-                min="-100"
-                max="100"
-                value=${schedule?.rank ?? 0}
-                hint="Lower goes first."
-              />
+              ${EXCEPTIONS.map(({ fallback, ...each }) => html`
+                <${Field} key=${each.name} ...${each} value=${schedule?.[each.name] ?? fallback} />
+              `)}
             </details>
           </div>
         </div>

@@ -48,9 +48,7 @@ export default function Audit() {
     <${Title}>Audit log</${Title}>
     <${Filters}
       fields=${FIELDS}
-      free=${(text, add) => {
-        add("subject", text);
-      }}
+      free="subject"
       placeholder="subject, such as item:17"
     />
     <${Grid}

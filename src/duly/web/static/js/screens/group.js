@@ -3,14 +3,14 @@ import { html, useEffect, useState } from "../lib/ui.js";
 import { get, post, may, pagesOf } from "../lib/api.js";
 import { Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
-import { count } from "../lib/time.js";
+import { count, counted } from "../lib/time.js";
 import { stringify } from "../lib/json.js";
 import { Grid } from "../parts/grid.js";
 import { Title } from "../parts/shell.js";
 import { Facts, Section } from "../parts/table.js";
 import { Bar, Copy, Empty, Loaded, State, Time } from "../parts/marks.js";
 import { Spark } from "../parts/chart.js";
-import { act, ask } from "../parts/dialogs.js";
+import { REASON, act, ask } from "../parts/dialogs.js";
 import { actOn, RATE } from "../parts/acts.js";
 import { EditItem } from "../parts/item_edit.js";
 
@@ -187,46 +187,42 @@ function Acts({ group, look }) {
       ({ ids }) => `Item ${ids[0]} is tried again. See how it ends before you revive the others.`,
       { after: look },
     );
-  const revive = async () => {
+  /**
+   * Ask, then order what the answer says.
+   * @param {string} verb
+   * @param {string} action
+   * @param {Partial<import("../parts/dialogs.js").Question>} question
+   */
+  const askFor = async (verb, action, { fields = [], ...question }) => {
     const answer = await ask({
-      title: `Revive ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
-      text: "Each is tried again with all its tries. A rate spares a provider that has just come back.",
-      yes: "Revive",
-      fields: [
-        { ...RATE, value: 10 },
-        { name: "reason", label: "Reason", hint: "For the audit log." },
-      ],
-      check: ({ rate, reason }) => order("retry", { reason, ...(rate ? { rate: Number(rate) } : {}) }),
+      title: `${verb} ${counted(group.items, "item")}`,
+      yes: verb,
+      fields: [...fields, REASON],
+      check: ({ rate, queue, reason }) =>
+        order(action, { reason, ...(rate ? { rate: Number(rate) } : {}), ...(queue ? { queue: queue.trim() } : {}) }),
+      ...question,
     });
     if (answer) look();
   };
-  const redirect = async () => {
-    const answer = await ask({
-      title: `Redirect ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
+  const revive = () =>
+    askFor("Revive", "retry", {
+      text: "Each is tried again with all its tries. A rate spares a provider that has just come back.",
+      fields: [{ ...RATE, value: 10 }],
+    });
+  const redirect = () =>
+    askFor("Redirect", "retry", {
       text: "They are tried again in another queue, such as one whose workers have what these need.",
-      yes: "Redirect",
       fields: [
         { name: "queue", label: "Queue", required: true, autocomplete: "off" },
         { ...RATE, value: "" },
-        { name: "reason", label: "Reason", hint: "For the audit log." },
       ],
-      check: ({ queue, rate, reason }) =>
-        order("retry", { queue: queue.trim(), reason, ...(rate ? { rate: Number(rate) } : {}) }),
     });
-    if (answer) look();
-  };
-  const discard = async () => {
-    const answer = await ask({
-      title: `Discard ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
+  const discard = () =>
+    askFor("Discard", "discard", {
       text: "They leave review for good and are never tried again. This cannot be undone.",
       typed: String(group.items),
-      yes: "Discard",
       isGrave: true,
-      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
-      check: ({ reason }) => order("discard", { reason }),
     });
-    if (answer) look();
-  };
   return html`
     <button type="button" class="main" onClick=${canary}>Try one</button>
     <button type="button" onClick=${revive}>Revive all</button>

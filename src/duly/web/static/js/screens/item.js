@@ -7,9 +7,10 @@ import { stringify } from "../lib/json.js";
 import { fromInput, toInput, duration, secondsBetween } from "../lib/time.js";
 import { Title } from "../parts/shell.js";
 import { service } from "../lib/service.js";
-import { Facts, Section, Table } from "../parts/table.js";
+import { AuditLines } from "../parts/audit_lines.js";
+import { Facts, Section } from "../parts/table.js";
 import { Copy, Loaded, ItemState, Time } from "../parts/marks.js";
-import { act, ask, say } from "../parts/dialogs.js";
+import { act, ask, askReason, say } from "../parts/dialogs.js";
 import { Json } from "../parts/json_view.js";
 import { EditItem } from "../parts/item_edit.js";
 
@@ -84,21 +85,9 @@ function Acts({ item, reload, onEdit }) {
       done,
     );
   const discard = async () => {
-    const answer = await ask({
-      title: `Discard item ${id}?`,
-      text: "It leaves review for good. This cannot be undone.",
-      typed: "discard",
-      yes: "Discard",
-      isGrave: true,
-      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
-    });
-    if (answer) {
-      act(
-        () => post(`/api/items/${id}/discard`, { reason: answer.reason }),
-        `Item ${id} is discarded.`,
-        done,
-      );
-    }
+    const reason = await askReason(`Discard item ${id}?`, "It leaves review for good. This cannot be undone.");
+    if (reason === null) return;
+    act(() => post(`/api/items/${id}/discard`, { reason }), `Item ${id} is discarded.`, done);
   };
   const again = () =>
     ask({
@@ -266,20 +255,6 @@ const factsOf = (one) => [
   ],
 ];
 
-/** @type {Column<Wire.ItemStory["audit"][number]>[]} */
-const AUDIT_COLUMNS = [
-  { title: "When", cell: (line) => html`<${Time} at=${line.at} />` },
-  { title: "Who", cell: (line) => line.actor },
-  { title: "What", cell: (line) => html`<code>${line.action}</code>` },
-  {
-    title: "Details",
-    isWide: true,
-    cell: ({ details }) => html`
-      <code class="wrap">${details && Object.keys(details).length ? stringify(details) : ""}</code>
-    `,
-  },
-];
-
 /** @param {{ id: string }} props */
 export default function Item({ id }) {
   const story = useLive(`/api/items/${id}`, {}, { every: 8 });
@@ -304,9 +279,7 @@ export default function Item({ id }) {
         `}
         <${Section} title="Timeline"><${Timeline} of=${one.timeline} /></${Section}>
         <${Values} key=${one.id} item=${one} />
-        <${Section} title="Acts of people">
-          <${Table} label="Acts of people" rows=${one.audit} empty="Nobody has changed it." columns=${AUDIT_COLUMNS} />
-        </${Section}>
+        <${AuditLines} title="Acts of people" lines=${one.audit} />
         ${isEditing && html`
           <${EditItem}
             item=${one}

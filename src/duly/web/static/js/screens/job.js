@@ -13,9 +13,9 @@ import { service } from "../lib/service.js";
 import { Facts, Section, Table, Tile } from "../parts/table.js";
 import { Chart } from "../parts/chart.js";
 import { Pending, summary } from "../parts/pending.js";
-import { Dialog, act, ask, say } from "../parts/dialogs.js";
+import { Dialog, REASON, act, ask, say } from "../parts/dialogs.js";
 import { Field } from "../parts/fields.js";
-import { Bar, Empty, Loaded, State, Time, Trouble } from "../parts/marks.js";
+import { Bar, Empty, Loaded, RowButton, State, Time, Trouble } from "../parts/marks.js";
 
 const FILES = new URL("../..", import.meta.url); // the static files, those of apps among them
 const MANY = 10; // columns of results that have a place
@@ -82,7 +82,7 @@ function Acts({ job, reload }) {
       yes: "Cancel the job",
       no: "Leave it",
       isGrave: true,
-      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+      fields: [REASON],
     });
     if (answer) {
       act(
@@ -136,36 +136,39 @@ function Acts({ job, reload }) {
   `;
 }
 
-/** @param {{ job: Wire.Job }} props */
-const Downloads = ({ job }) => html`
+/** @type {Column<any>} */
+const ROW = {
+  title: "Row",
+  width: "80px",
+  isNumber: true,
+  cell: (row) => html`
+    <${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>
+      ${count(row.row)}
+    </${Link}>
+  `,
+};
+
+/** @param {{ job: Wire.Job, title: string, what: string }} props */
+const Links = ({ job, title, what }) => html`
   <span class="inline">
-    Export
+    ${title}${" "}
     ${["xlsx", "csv"].map((format) => html`
       <a
         class="mini"
-        href=${address(`/api/jobs/${job.id}/export`, { format })}
+        href=${address(`/api/jobs/${job.id}/${what}`, { format })}
         download
-        aria-label=${`Export as ${format}`}
+        aria-label=${`${title} as ${format}`}
       >
         ${format}
       </a>
     `)}
   </span>
-  ${job.failedItems > 0 && html`
-    <span class="inline">
-      Rejects${" "}
-      ${["xlsx", "csv"].map((format) => html`
-        <a
-          class="mini"
-          href=${address(`/api/jobs/${job.id}/rejects`, { format })}
-          download
-          aria-label=${`Rejects as ${format}`}
-        >
-          ${format}
-        </a>
-      `)}
-    </span>
-  `}
+`;
+
+/** @param {{ job: Wire.Job }} props */
+const Downloads = ({ job }) => html`
+  <${Links} job=${job} title="Export" what="export" />
+  ${job.failedItems > 0 && html`<${Links} job=${job} title="Rejects" what="rejects" />`}
 `;
 
 /** @typedef {(points: any[]) => import("../parts/chart.js").Series[]} SeriesOf */
@@ -258,16 +261,7 @@ function Rows({ job }) {
   };
   /** @type {Column<any>[]} */
   const columns = [
-    {
-      title: "Row",
-      width: "80px",
-      isNumber: true,
-      cell: (row) => html`
-        <${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>
-          ${count(row.row)}
-        </${Link}>
-      `,
-    },
+    ROW,
     { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
     {
       title: "Input",
@@ -403,16 +397,7 @@ function Refused({ job, reload }) {
   const canFix = may("write") && job.jobType;
   /** @type {Column<any>[]} */
   const columns = [
-    {
-      title: "Row",
-      width: "80px",
-      isNumber: true,
-      cell: (row) => html`
-        <${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>
-          ${count(row.row)}
-        </${Link}>
-      `,
-    },
+    ROW,
     {
       title: "Input",
       width: "minmax(100px, 1fr)",
@@ -433,14 +418,7 @@ function Refused({ job, reload }) {
             title: "Act",
             width: "80px",
             cell: (/** @type {any} */ row) => html`
-              <button
-                type="button"
-                class="mini"
-                aria-label=${`Fix row ${row.row}`}
-                onClick=${() => setFixed(row)}
-              >
-                Fix
-              </button>
+              <${RowButton} label=${`Fix row ${row.row}`} onClick=${() => setFixed(row)}>Fix</${RowButton}>
             `,
           },
         ]

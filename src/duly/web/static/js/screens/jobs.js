@@ -15,6 +15,30 @@ import { Bar, Command, Empty, State, Time, Trouble } from "../parts/marks.js";
 
 const GLIMPSE = 1024 * 1024; // bytes of a large table that are enough to look at its first rows
 const LONG = 60; // characters of a cell
+/**
+ * How a table is read, where the person knows better than what was found out.
+ * @type {{ name: "header" | "delimiter", label: string, words: [string, string][] }[]}
+ */
+const READING = [
+  {
+    name: "header",
+    label: "First row",
+    words: [
+      ["true", "names of columns"],
+      ["false", "already a row"],
+    ],
+  },
+  {
+    name: "delimiter",
+    label: "Between cells",
+    words: [
+      [",", "comma"],
+      [";", "semicolon"],
+      ["\t", "tab"],
+      ["|", "bar"],
+    ],
+  },
+];
 
 /**
  * What of a file is sent to be looked at: the beginning of a large text, up to the end of a line.
@@ -138,32 +162,17 @@ function Sending({ file, types, onGone }) {
             setOptions({ ...options, jobType: event.target.value, mapping: undefined });
           }}
         />
-        <${Field}
-          name=${`header-${file.name}`}
-          label="First row"
-          type="select"
-          value=${options.header ?? ""}
-          options=${[
-            ["", "found out"],
-            ["true", "names of columns"],
-            ["false", "already a row"],
-          ]}
-          onChange=${tell("header")}
-        />
-        <${Field}
-          name=${`delimiter-${file.name}`}
-          label="Between cells"
-          type="select"
-          value=${options.delimiter ?? ""}
-          options=${[
-            ["", "found out"],
-            [",", "comma"],
-            [";", "semicolon"],
-            ["\t", "tab"],
-            ["|", "bar"],
-          ]}
-          onChange=${tell("delimiter")}
-        />
+        ${READING.map(({ name, label, words }) => html`
+          <${Field}
+            key=${name}
+            name=${`${name}-${file.name}`}
+            label=${label}
+            type="select"
+            value=${options[name] ?? ""}
+            options=${[["", "found out"], ...words]}
+            onChange=${tell(name)}
+          />
+        `)}
       </div>
       ${wrong && html`<${Trouble} error=${wrong} />`}
       ${!glimpse && !wrong && html`<p class="loading" role="status">Looking at the first rows…</p>`}

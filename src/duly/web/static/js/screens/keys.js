@@ -5,9 +5,9 @@ import { query } from "../lib/router.js";
 import { fromInput } from "../lib/time.js";
 import { now } from "../lib/prefs.js";
 import { Grid } from "../parts/grid.js";
-import { Filters } from "../parts/filters.js";
+import { OwnerFilter } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
-import { Command, Copy, Empty, State, Time } from "../parts/marks.js";
+import { Command, Copy, Empty, RowButton, State, Time } from "../parts/marks.js";
 import { Dialog, act, ask } from "../parts/dialogs.js";
 
 /** @type {[scope: Wire.Me["scopes"][number], label: string][]} */
@@ -16,7 +16,6 @@ const SCOPES = [
   ["write", "write: put, change and act"],
   ["admin", "admin: everything, of all owners"],
 ];
-const OWNER = [{ name: "userId", label: "Owner" }];
 
 /**
  * The secret of a new key, which is shown only once.
@@ -156,14 +155,7 @@ export default function Keys() {
       cell: (row) =>
         !row.revokedAt &&
         may("write") && html`
-          <button
-            type="button"
-            class="mini"
-            aria-label=${`Revoke ${row.name}`}
-            onClick=${() => revoke(row)}
-          >
-            Revoke
-          </button>
+          <${RowButton} label=${`Revoke ${row.name}`} onClick=${() => revoke(row)}>Revoke</${RowButton}>
         `,
     },
   ];
@@ -175,15 +167,7 @@ export default function Keys() {
     >
       API keys
     </${Title}>
-    ${may("admin") && html`
-      <${Filters}
-        fields=${OWNER}
-        free=${(text, add) => {
-          add("userId", text);
-        }}
-        placeholder="an owner: me, all, or a user"
-      />
-    `}
+    <${OwnerFilter} />
     <${Grid}
       name=${`keys ${userId}`}
       label="API keys"

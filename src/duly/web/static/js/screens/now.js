@@ -245,11 +245,16 @@ const WORKERS = [
 ];
 
 /**
- * @param {number} number
- * @param {string} word
+ * A table of the first rows, and how many more there are.
+ * @param {Parameters<typeof Table>[0] & { more: number }} props
  */
-const more = (number, word) =>
-  number ? html`<p class="note">${count(number)} more ${word}.</p>` : null;
+const FirstRows = ({ more, ...table }) => html`
+  <${Table} keyOf=${(/** @type {any} */ row) => row.name} ...${table} />
+  ${more > 0 && html`<p class="note">${count(more)} more ${table.label.toLowerCase()}.</p>`}
+`;
+
+const NO_WORKER = html`No worker is alive. Start one: <${Command}>duly worker yourmodule:app</${Command}>`;
+const NO_LIMIT = "No limit has counted anything lately.";
 
 /** @param {{ now: Wire.Now }} props */
 function Fleet({ now }) {
@@ -262,37 +267,27 @@ function Fleet({ now }) {
         </${Link}>`
       }
     >
-      <${Table}
+      <${FirstRows}
         label="Queues"
         columns=${QUEUES}
         rows=${now.queues}
         keyOf=${(queue) => queue.queue}
         empty="No queue has anything in it."
+        more=${now.moreQueues}
       />
-      ${more(now.moreQueues, "queues")}
     </${Section}>
     <div class="cards">
       <${Section} title="Workers">
-        <${Table}
+        <${FirstRows}
           label="Workers"
           columns=${WORKERS}
           rows=${now.workers}
-          keyOf=${(worker) => worker.name}
-          empty=${
-            html`No worker is alive. Start one: <${Command}>duly worker yourmodule:app</${Command}>`
-          }
+          empty=${NO_WORKER}
+          more=${now.moreWorkers}
         />
-        ${more(now.moreWorkers, "workers")}
       </${Section}>
       <${Section} title="Limits">
-        <${Table}
-          label="Limits"
-          columns=${LIMITS}
-          rows=${now.limits}
-          keyOf=${(limit) => limit.name}
-          empty="No limit has counted anything lately."
-        />
-        ${more(now.moreLimits, "limits")}
+        <${FirstRows} label="Limits" columns=${LIMITS} rows=${now.limits} empty=${NO_LIMIT} more=${now.moreLimits} />
       </${Section}>
     </div>
     <${Section} title="Alerts">

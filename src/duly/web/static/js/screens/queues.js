@@ -8,7 +8,7 @@ import { count, counted, duration } from "../lib/time.js";
 import { Grid } from "../parts/grid.js";
 import { Title } from "../parts/shell.js";
 import { Tile } from "../parts/table.js";
-import { Age, Bar, Command, Duration, Empty, State, Time } from "../parts/marks.js";
+import { Age, Bar, Command, Duration, Empty, RowButton, State, Time } from "../parts/marks.js";
 import { Spark } from "../parts/chart.js";
 import { act, ask } from "../parts/dialogs.js";
 import { useTasks } from "../parts/task_form.js";
@@ -199,15 +199,13 @@ function Queues({ summary }) {
       width: "84px",
       cell: (row) =>
         may("admin") && html`
-          <button
-            type="button"
-            class="mini"
+          <${RowButton}
             tabindex="-1"
-            aria-label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`}
+            label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`}
             onClick=${() => turn(row)}
           >
             ${row.paused ? "Resume" : "Pause"}
-          </button>
+          </${RowButton}>
         `,
     },
   ];
@@ -419,25 +417,13 @@ function Limits({ summary }) {
       width: "140px",
       cell: (row) =>
         may("admin") && html`
-          <button
-            type="button"
-            class="mini"
-            tabindex="-1"
-            aria-label=${`Change ${row.name}`}
-            onClick=${() => change(row)}
-          >
+          <${RowButton} tabindex="-1" label=${`Change ${row.name}`} onClick=${() => change(row)}>
             Change
-          </button>${" "}
+          </${RowButton}>${" "}
           ${row.most !== null && html`
-            <button
-              type="button"
-              class="mini"
-              tabindex="-1"
-              aria-label=${`Clear ${row.name}`}
-              onClick=${() => clear(row)}
-            >
+            <${RowButton} tabindex="-1" label=${`Clear ${row.name}`} onClick=${() => clear(row)}>
               Clear
-            </button>
+            </${RowButton}>
           `}
         `,
     },

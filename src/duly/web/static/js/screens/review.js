@@ -5,7 +5,7 @@ import { query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { count, counted } from "../lib/time.js";
 import { Grid } from "../parts/grid.js";
-import { Filters, Tabs } from "../parts/filters.js";
+import { OwnerFilter, Tabs } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
 import { Table } from "../parts/table.js";
 import { Empty, Loaded, Time } from "../parts/marks.js";
@@ -13,7 +13,6 @@ import { Spark } from "../parts/chart.js";
 import { act, ask } from "../parts/dialogs.js";
 import { changeAll, changedText } from "../lib/many.js";
 
-const OWNER = [{ name: "userId", label: "Owner" }];
 
 /** @param {number[]} numbers */
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
@@ -55,15 +54,7 @@ const GROUPS = [
 function Groups() {
   const userId = query.value.get("userId");
   return html`
-    ${may("admin") && html`
-      <${Filters}
-        fields=${OWNER}
-        free=${(text, add) => {
-          add("userId", text);
-        }}
-        placeholder="an owner: me, all, or a user"
-      />
-    `}
+    <${OwnerFilter} />
     <${Grid}
       name=${`review ${userId}`}
       label="Groups of failures"
@@ -202,6 +193,9 @@ function Broken() {
   `;
 }
 
+/** @type {[string, string][]} */
+const VIEWS = [["", "Items"], ["schedules", "Deactivated schedules"]];
+
 /** @param {Answer<"/api/review/totals">} totals */
 const totalsText = ({ items, groups, isMore }) =>
   `${count(items)}${isMore ? "+" : ""} ${items === 1 ? "item" : "items"} in ${counted(groups, "group")}`;
@@ -215,10 +209,7 @@ export default function Review() {
     <${Tabs}
       name="show"
       label="What is in review"
-      options=${[
-        ["", "Items"],
-        ["schedules", "Deactivated schedules"],
-      ]}
+      options=${VIEWS}
     />
     ${isBroken ? html`<${Broken} />` : html`<${Groups} />`}
   `;

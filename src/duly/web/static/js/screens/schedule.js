@@ -4,7 +4,7 @@ import { may, patch, post, remove } from "../lib/api.js";
 import { go, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { count, duration, secondsBetween } from "../lib/time.js";
-import { stringify } from "../lib/json.js";
+import { AuditLines } from "../parts/audit_lines.js";
 import { Title } from "../parts/shell.js";
 import { Facts, Section, Table } from "../parts/table.js";
 import { Copy, Duration, Loaded, State, Time } from "../parts/marks.js";
@@ -49,17 +49,6 @@ const RUNS = [
     title: "Error",
     isWide: true,
     cell: (row) => html`<span class="wrap">${(row.lastError ?? "").split("\n")[0]}</span>`,
-  },
-];
-/** @type {Column<any>[]} */
-const LINES = [
-  { title: "When", cell: (line) => html`<${Time} at=${line.at} />` },
-  { title: "Who", cell: (line) => line.actor },
-  { title: "What", cell: (line) => html`<code>${line.action}</code>` },
-  {
-    title: "Details",
-    isWide: true,
-    cell: (line) => html`<code class="wrap">${line.details ? stringify(line.details) : ""}</code>`,
   },
 ];
 
@@ -194,9 +183,7 @@ function Story({ story }) {
     >
       <${Table} label="History" columns=${RUNS} rows=${story.items} empty="It has made no item yet." />
     </${Section}>
-    <${Section} title="Audit">
-      <${Table} label="Audit" columns=${LINES} rows=${story.audit} empty="Nobody has changed it." />
-    </${Section}>
+    <${AuditLines} title="Audit" lines=${story.audit} />
   `;
 }
 

@@ -146,9 +146,7 @@ function List() {
     />
     <${Filters}
       fields=${may("admin") ? ALL : FIELDS}
-      free=${(text, add) => {
-        add("keyContains", text);
-      }}
+      free="keyContains"
       placeholder="a part of a key, or task:echo"
     />
     <${Grid}
@@ -188,18 +186,11 @@ function List() {
   `;
 }
 
+/** @type {[string, string][]} */
+const VIEWS = [["", "Schedules"], ["slots", "Slots"]];
+
 /** Schedules, or the slots that some of them share. */
-const Views = () =>
-  may("admin") && html`
-    <${Tabs}
-      name="show"
-      label="Views"
-      options=${[
-        ["", "Schedules"],
-        ["slots", "Slots"],
-      ]}
-    />
-  `;
+const Views = () => may("admin") && html`<${Tabs} name="show" label="Views" options=${VIEWS} />`;
 
 const SHOWN = 500; // slots of a ring in its table
 

@@ -153,36 +153,13 @@ function Simulate({ apps }) {
         required
         value=${given("days", 3)}
       />
-      ${parameters.map(({ name, label, shown, most }) => html`
-        <${Field}
-          key=${name}
-          name=${name}
-          label=${label}
-          type="number"
-          min="0"
-          max=${most}
-          required
-          value=${given(name, shown)}
-        />
+      ${[
+        ...parameters.map(({ name, label, shown, most }) => ({ name, label, shown, max: most, required: true })),
+        { name: "fail", label: "Calls that fail (%)", shown: 2, max: 100, step: "any" },
+        { name: "down", label: "Hours without a worker", shown: 0, max: 96, step: "any" },
+      ].map(({ shown, ...field }) => html`
+        <${Field} key=${field.name} type="number" min="0" ...${field} value=${given(field.name, shown)} />
       `)}
-      <${Field}
-        name="fail"
-        label="Calls that fail (%)"
-        type="number"
-        min="0"
-        max="100"
-        step="any"
-        value=${given("fail", 2)}
-      />
-      <${Field}
-        name="down"
-        label="Hours without a worker"
-        type="number"
-        min="0"
-        max="96"
-        step="any"
-        value=${given("down", 0)}
-      />
       <${Field} name="seed" label="Seed" type="number" min="0" required value=${given("seed", 0)} />
       <button type="submit" class="main" disabled=${begun !== null}>
         ${begun === null ? "Simulate" : "Simulating…"}

@@ -4,7 +4,7 @@ import { me, patch, post, pagesOf } from "../lib/api.js";
 import { Link } from "../lib/router.js";
 import { Grid } from "../parts/grid.js";
 import { Title } from "../parts/shell.js";
-import { Command, Empty, State, Time } from "../parts/marks.js";
+import { Command, Empty, RowButton, State, Time } from "../parts/marks.js";
 import { act, ask } from "../parts/dialogs.js";
 
 /** @type {Option[]} */
@@ -127,27 +127,18 @@ export default function Users() {
       title: "Act",
       width: "265px",
       cell: (row) => html`
-        <button type="button" class="mini" aria-label=${`Role of ${row.id}`} onClick=${() => role(row)}>
-          Role
-        </button>${" "}
-        <button
-          type="button"
-          class="mini"
-          aria-label=${`Password of ${row.id}`}
-          onClick=${() => password(row)}
-        >
-          Password
-        </button>${" "}
-        <button
-          type="button"
-          class="mini"
-          aria-label=${`${row.disabledAt ? "Enable" : "Disable"} ${row.id}`}
-          onClick=${() =>
-            row.disabledAt ? change(row, { disabled: false }, `${row.id} is enabled.`) : disable(row)
-          }
-        >
-          ${row.disabledAt ? "Enable" : "Disable"}
-        </button>
+        <${RowButton} label=${`Role of ${row.id}`} onClick=${() => role(row)}>Role</${RowButton}>${" "}
+        <${RowButton} label=${`Password of ${row.id}`} onClick=${() => password(row)}>Password</${RowButton}>${" "}
+        ${row.disabledAt ? html`
+          <${RowButton}
+            label=${`Enable ${row.id}`}
+            onClick=${() => change(row, { disabled: false }, `${row.id} is enabled.`)}
+          >
+            Enable
+          </${RowButton}>
+        ` : html`
+          <${RowButton} label=${`Disable ${row.id}`} onClick=${() => disable(row)}>Disable</${RowButton}>
+        `}
       `,
     },
   ];
