@@ -28,6 +28,16 @@ NOW = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=20)
 RULES = Rules(retry=Backoff(base=60, tries=3))
 
+CHAOS = bool(os.environ.get("DULY_CHAOS"))  # `make chaos`: long forms
+
+
+def scaled(short: int, long: int) -> int:
+    """A size: `long` in `make chaos`, and `short` in `make test`, where a larger one would prove the same more slowly.
+
+    A file that uses it is in SCALED of tools/test.
+    """
+    return long if CHAOS else short
+
 
 def app_migrations() -> dict[str, Path]:
     """The folders with the migrations of all apps that come with duly."""

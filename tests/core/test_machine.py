@@ -49,10 +49,9 @@ from duly.core.model import (
 )
 from duly.policy import Backoff
 from duly.store import Store
-from tests.support import NOW, heads, leases_on, new, opened, query, share
+from tests.support import CHAOS, NOW, heads, leases_on, new, opened, query, share
 
 SOAK = os.environ.get("DULY_SOAK") == "1"
-CHAOS = bool(os.environ.get("DULY_CHAOS"))
 BUDGET = settings(
     derandomize=not SOAK,
     max_examples=3_000 if SOAK else 400 if CHAOS else 40,

@@ -8,7 +8,6 @@ or never. It knows no offsets and no rules of daylight saving time, only what zo
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ import tzdata
 
 from duly.core.policy.civil import Civil
 from duly.core.policy.recur import Cron, Daily, Monthly, Rule, Weekly, Yearly, between, preview
+from tests.support import scaled
 
 # Always two versions of the data, years apart, on any machine: PyPI's tzdata, which is installed with duly, and the one
 # that pytz carries, a dependency of the tests alone and pinned to 2022, before Mexico, Jordan and Iran gave up changing
@@ -41,7 +41,7 @@ NOT_CIVIL = {"posix", "right", "localtime", "posixrules", "Factory"}
 POLICIES = list(product(("later", "earlier", "skip"), ("first", "second", "both")))
 QUARTER, DAY = timedelta(minutes=15), timedelta(days=1)
 FIRST, LAST = datetime(2026, 1, 1, tzinfo=UTC), datetime(2036, 1, 1, tzinfo=UTC)
-YEARS = 10 if os.environ.get("DULY_CHAOS") else 4  # of transitions
+YEARS = scaled(4, 10)  # of transitions
 SAMPLES = [FIRST + n * DAY for n in range(0, YEARS * 366, 3)]
 
 

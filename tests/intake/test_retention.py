@@ -14,15 +14,16 @@ from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.servers import bucket
 from tests.intake.conftest import Open, kept, look, send
-from tests.support import query
+from tests.support import query, scaled
 
+KEPT = scaled(3, 30)  # days
 TABLE = "title,sku\ncup,7\npot,8\n"
 
 
 @pytest.fixture
 def app(open_app: Open) -> Duly:
-    """Keeps jobs for three days, for thirty take ten times as long to live through."""
-    app = open_app(jobs_keep_seconds=3 * 86_400)
+    """Keeps jobs for KEPT days: thirty take ten times as long to live through as three."""
+    app = open_app(jobs_keep_seconds=KEPT * 86_400)
     app.migrate()
     return app
 
@@ -36,7 +37,7 @@ def left(app: Duly) -> tuple[int, ...]:
 def test_a_job_goes_with_its_rows_and_file_when_it_has_been_over_for_long(app: Duly, world: World) -> None:
     old = send(app, TABLE)
     world.run()
-    world.advance(days=2)
+    world.advance(days=KEPT - 1)
     young = send(app, "title\ncup\n")
     world.advance(hours=22)
     assert left(app) == (2, 3, 2)
@@ -46,7 +47,7 @@ def test_a_job_goes_with_its_rows_and_file_when_it_has_been_over_for_long(app: D
     assert look(app, young).done == 1
     (line,) = app.verbs.audit.page(f"job:{old.id}")[:1]
     assert (line.actor, line.action) == ("retention", "job.removed")
-    world.advance(days=4)
+    world.advance(days=KEPT + 1)
     assert (left(app), kept(app)) == ((0, 0, 0), [])
     assert len(world.items(task="duly.tidy")) == 1, "one, however many jobs there were"
 
@@ -56,11 +57,11 @@ def test_jobs_of_code_go_too_and_what_is_not_over_stays(app: Duly, world: World)
     paused = app.job("count", [{"n": 2}])
     paused.pause()
     unread = send(app, b"%PDF-1.7 nothing")
-    world.advance(days=4)
+    world.advance(days=KEPT + 1)
     assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [unread.id, paused.id]
     assert over.id < paused.id
     paused.resume()
-    world.advance(days=4)
+    world.advance(days=KEPT + 1)
     assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [unread.id], "a person has to look at that one"
 
 

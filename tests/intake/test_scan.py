@@ -28,7 +28,7 @@ from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
 from tests.bulk.servers import bucket, ftp_server
 from tests.intake.conftest import Open, kept, send
-from tests.support import query
+from tests.support import query, scaled
 
 TABLE = "title,sku\ncup,7\npot,8\n"
 
@@ -360,7 +360,7 @@ def test_a_worker_that_knows_no_places_leaves_it_to_others(app: Duly, world: Wor
 
 # -- whoever dies
 
-STEP = 19  # every so many lines
+STEP = scaled(19, 9)  # every so many lines
 ROOMS = ("intake/scan.py", "intake/intake.py", "intake/sources.py", "verbs/scans.py", "verbs/jobs.py", "folder.py")
 
 

@@ -9,11 +9,11 @@ from duly.intake.intake import kept_by
 from duly.verbs import LOCAL
 from tests.process.files import app as files
 from tests.process.fleet import fleet, until
-from tests.support import query
+from tests.support import query, scaled
 
 # Small batches, so that there is time to be killed in.
 QUICK = {"lease_seconds": 3, "beat_seconds": 0.5, "sweep_seconds": 0.5, "ingest_max_rows": 64}
-ROWS = 3_000
+ROWS = scaled(3_000, 6_000)
 SPEC = "tests.process.files:app"
 
 

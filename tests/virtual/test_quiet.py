@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,9 +25,10 @@ from duly.engine.calls import Verdicts
 from duly.tasks.task import Task
 from duly.virtual.simulation import Conditions, Interval, Simulation
 from duly.virtual.world import stage
+from tests.support import scaled
 from tests.virtual.watching import DAY, START, Ear, watch
 
-DAYS = 30 if os.environ.get("DULY_CHAOS") else 7
+DAYS = scaled(7, 30)
 LOOK = timedelta(minutes=7.5)
 # Six slots of 20 products each, at two calls of one product in a minute: a slot takes ten minutes by design.
 PRODUCTS, SLOTS = 120, 6

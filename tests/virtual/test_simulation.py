@@ -12,6 +12,7 @@ from duly import Duly, Every, InputError
 from duly.cli import main
 from duly.virtual.simulation import Conditions, Simulation, interval
 from duly.virtual.world import stage
+from tests.support import scaled
 from tests.virtual.days import START, live
 
 OUTAGE = (interval("outage", "2026-01-02T10:00/6h"),)
@@ -130,11 +131,9 @@ def test_after_a_day_of_downtime_every_window_takes_its_cap_or_all_that_wait(bat
 
 
 def check_windows_after_downtime(batch: int) -> None:
-    command = (
-        "simulate catalog --products 1500 --days 3 --failure-rate 0.2 --down 2026-01-01T06:00/24h --json"
-        if batch > 1
-        else "simulate catalog --products 300 --days 3 --failure-rate 0.3 --down 2026-01-01T06:00/24h --json"
-    )
+    products, rate = (scaled(1_500, 3_000), 0.2) if batch > 1 else (300, 0.3)
+    command = f"simulate catalog --products {products} --days 3 --failure-rate {rate}"
+    command += " --down 2026-01-01T06:00/24h --json"
     result = CliRunner(env={"DULY_CATALOG_BATCH_SIZE": str(batch)}).invoke(
         main, command.split(), catch_exceptions=False
     )

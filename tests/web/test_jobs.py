@@ -15,6 +15,7 @@ from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
 from duly.verbs import job_rows
 from duly.web import api, uploads
 from duly.web.server import Service
+from tests.support import scaled
 from tests.web.conftest import FILES, House
 
 TABLE = "text,password\nhello,secret\nbroken,\nlast,\n"
@@ -401,16 +402,17 @@ def test_a_file_that_is_too_large_is_told_of_through_the_client(house: House) ->
 
 
 def test_a_large_file_is_streamed_through_the_client_and_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = scaled(1_000, 5_000)
     monkeypatch.setattr(api, "BODY_LIMIT", 1_000)
-    monkeypatch.setattr(uploads, "PORTION", 1_000)
+    monkeypatch.setattr(uploads, "PORTION", 2 * rows)
     with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
-        job = client.create_job(io.BytesIO(numbered(1_000).encode()), 'a "strange"\n.csv', job_type="csv")
+        job = client.create_job(io.BytesIO(numbered(rows).encode()), 'a "strange"\n.csv', job_type="csv")
         assert client.preview_job(io.BytesIO(TABLE.encode()), "a.csv", header=True).has_header
         house.world.run()
-        assert client.job(job).done_items == 1_000
+        assert client.job(job).done_items == rows
         out = io.BytesIO()
         client.export_job(job, out, "csv")
-        assert out.getvalue().count(b"\r\n") == 1_001
+        assert out.getvalue().count(b"\r\n") == rows + 1
         rejects = io.BytesIO()
         client.export_rejects(job, rejects, "csv")
         assert rejects.getvalue().count(b"\r\n") == 1
