@@ -101,11 +101,18 @@ def test_a_mistake_in_the_environment_is_named(tmp_path: Path, environment: dict
 def test_the_demo_shows_messages_where_a_broker_is_within_reach(
     tmp_path: Path, rabbit: Node, vhost: str, vhost_url: str
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "duly.cli", "up", "--demo", "--for", "9", "--http-port", "0"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RABBITMQ_URL": vhost_url},
-        capture_output=True, text=True, timeout=120, cwd=tmp_path,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    assert "order: Tea for two" in ended.stdout
+    log = tmp_path / "demo.log"
+    with log.open("w") as out:
+        demo = subprocess.Popen(
+            [sys.executable, "-u", "-m", "duly.cli", "up", "--demo", "--http-port", "0"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "RABBITMQ_URL": vhost_url},
+            stdout=out, stderr=out, cwd=tmp_path,
+        )  # fmt: skip
+    try:
+        patiently(lambda: "order: Tea for two" in log.read_text(), 120)
+        demo.terminate()
+        assert demo.wait(60) == 0, log.read_text()
+    finally:
+        demo.kill()
+        demo.wait()
     assert rabbit.rabbitmqctl("--quiet", "list_queues", "-p", vhost, "name").split() == [], "a queue stays behind"

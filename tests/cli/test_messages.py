@@ -131,6 +131,7 @@ def test_a_message_is_published_again_and_its_bytes_are_downloaded(
 
 
 def test_a_waiting_message_is_edited_hurried_and_cancelled(run: Run, service: MessageRetry, tmp_path: Path) -> None:
+    service.app.edit(item(service).id, at=service.app.clock.now() + timedelta(hours=1))
     before = item(service)
     item_id = str(before.id)
     fixed = tmp_path / "fixed.txt"

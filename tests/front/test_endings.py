@@ -23,12 +23,17 @@ from tests.support import is_sqlite
 LONG = 60.0
 
 
+OTHERS: set[threading.Thread] = set()  # of apps of earlier tests, whose threads end a moment after their last use
+
+
 def listening() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "duly-endings"]
+    return [each for each in threading.enumerate() if each.name == "duly-endings" and each not in OTHERS]
 
 
 @pytest.fixture
 def app(store: Store) -> Iterator[Duly]:
+    OTHERS.clear()
+    OTHERS.update(listening())
     one = Duly(store.url, sweep_seconds=1.0)
 
     @one.task
