@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from duly.apps import birthdays, catalog, messages, reminders
+from duly.apps import birthdays, messages, reminders
 from duly.plugin import Finding
 from tests.cli.conftest import call
 
@@ -31,18 +31,9 @@ def test_greetings_that_go_nowhere() -> None:
     assert [*checks(birthdays.BirthdaysSettings(webhook_url="http://hook"), {"birthdays": 1})] == []
 
 
-def test_windows_that_are_no_times() -> None:
-    assert [*catalog.plugin.checks(catalog.CatalogSettings(), {})] == []
-    (finding,) = catalog.plugin.checks(catalog.CatalogSettings(retry_windows="sometimes"), {})
-    assert finding.level == "bad"
-    assert finding.text.startswith("catalog_retry_windows: ")
-
-
-def test_queues_that_are_one_and_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RABBITMQ_URL", raising=False)
     assert [*messages.plugin.checks(messages.MessagesSettings(), {})] == []
-    (finding,) = messages.plugin.checks(messages.MessagesSettings(retry_queue="q", manual_review_queue="q"), {})
-    assert (finding.level, finding.advice) == ("bad", "give MANUAL_REVIEW_QUEUE another name")
     monkeypatch.setenv("RABBITMQ_URL", "amqp://me:secret@127.0.0.1:1")
     (finding,) = messages.plugin.checks(messages.MessagesSettings(rabbitmq_url="amqp://me:secret@127.0.0.1:1"), {})
     assert (finding.level, finding.subject) == ("bad", "messages")
@@ -73,6 +64,10 @@ def test_the_doctor_asks_the_apps_that_are_on(database_url: str) -> None:
     ("env", "subject", "text"),
     [
         ({"DULY_APPS": "katalog"}, "apps", "apps: there is no app 'katalog' here"),
+        ({"DULY_CATALOG_RETRY_WINDOWS": "sometimes"}, "catalog", "DULY_CATALOG_RETRY_WINDOWS: "),
+        ({"DULY_BIRTHDAYS_AT": "9,10"}, "birthdays", "DULY_BIRTHDAYS_AT: "),
+        ({"RETRY_QUEUE": "q", "MANUAL_REVIEW_QUEUE": "q"}, "messages", "MANUAL_REVIEW_QUEUE: must not be the retry"),
+        ({"DULY_MESSAGE_QUEUES": "orders"}, "messages", "DULY_MESSAGE_QUEUES: must be like orders=500/30000/5"),
         ({"DULY_CATALOG_BATCH_SIZE": "few"}, "catalog", "DULY_CATALOG_BATCH_SIZE: must be a whole number, got 'few'"),
     ],
 )

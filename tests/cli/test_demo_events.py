@@ -10,10 +10,8 @@ import pytest
 
 from duly import Backoff, Duly, GiveUp, Throttled, testing
 from duly.apps.demo.events import EventLog
-from duly.apps.demo.files import FileDemo
-from duly.apps.demo.products import PRODUCTS, ProductLookUps
-from duly.apps.demo.provider import Provider
-from duly.apps.demo.reminders import LENGTH, REMINDERS, ReminderDemo
+from duly.apps.demo.provider import PRODUCTS, Provider
+from duly.apps.demo.scenes import LENGTH, REMINDERS, Scenario, files, reminders
 from duly.bulk.mapping import PRODUCT
 from duly.outbound.http import BadStatus, post_json
 from duly.verbs import LOCAL
@@ -115,7 +113,7 @@ def test_the_scene_is_played_again_when_it_is_over_and_only_then(app: Duly) -> N
 
     later = [each for each in REMINDERS if each[2] > 0]
     with testing.virtual(app) as world, Provider() as provider:
-        scene = ReminderDemo(app, provider)
+        scene = Scenario(app.clock, reminders(app, provider))
         for _ in range(2):
             scene.step()
             assert len(world.items(most=100)) == len(REMINDERS)
@@ -132,7 +130,7 @@ def test_the_file_of_products_is_sent_again_when_it_was_worked_off_and_only_then
 
     app.job_type("csv", look_up, PRODUCT)
     with testing.virtual(app) as world:
-        stall, jobs = FileDemo(app), app.verbs.jobs
+        stall, jobs = Scenario(app.clock, files(app)), app.verbs.jobs
         stall.step()
         world.advance(LENGTH)
         assert len(jobs.page(LOCAL)) == 1
@@ -146,20 +144,22 @@ def test_the_file_of_products_is_sent_again_when_it_was_worked_off_and_only_then
 
 
 def test_the_market_knows_most_products_by_number_some_by_name_and_some_not() -> None:
-    market = ProductLookUps(takes=0)
+    market = Provider(takes=0)
+
+    def answer(query: str) -> tuple[int, dict[str, Any]]:
+        return market.answer("/products", {"by": "sku", "query": query}, "")
 
     def found(query: str) -> list[str]:
-        return [product["sku"] for product in market.answer({"by": "sku", "query": query})[1].get("products", [])]
+        return [product["sku"] for product in answer(query)[1].get("products", [])]
 
     assert found("AC-100") == ["AC-100"]
     assert found("AC-109") == []
     assert found(PRODUCTS[9]["Product Name"]) == ["AC-109"]
     assert found("AC-115") == found(PRODUCTS[15]["Product Name"]) == []
-    assert [market.answer({"query": "AC-105"})[0] for _ in range(2)] == [429, 200]
+    assert [answer("AC-105")[0] for _ in range(2)] == [429, 200]
 
 
 def test_the_provider_looks_products_up_too() -> None:
-    with Provider() as provider:
-        provider.look_ups = ProductLookUps(takes=0)
+    with Provider(takes=0) as provider:
         found = post_json(f"{provider.url}/products", {"by": "sku", "query": "AC-101"}, timeout=10).json()
         assert [product["title"] for product in found["products"]] == ["Tea pot, red"]

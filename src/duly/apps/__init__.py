@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 from duly import Duly
 from duly.config import aliased
-from duly.plugin import Finding, Plugin, Section
+from duly.plugin import Plugin, Section
 
 S = TypeVar("S", bound=Section)
 T = TypeVar("T")
@@ -20,7 +20,6 @@ def shipped(
     doc: str,
     settings: type[S],
     install: Callable[[Any, S], T],
-    checks: Callable[[S, Mapping[str, int]], Iterable[Finding]],
     **more: Any,
 ) -> Plugin[S, T]:
     """The plug-in of a package that is laid out as those here are; `more` are further fields of `Plugin`.
@@ -32,7 +31,7 @@ def shipped(
     name = package.rpartition(".")[2]
     static, migrations = (Path(__file__).parent / name / folder for folder in ("static", "migrations"))
     return Plugin(
-        name=name, doc=doc, settings=settings, install=install, checks=checks,
+        name=name, doc=doc, settings=settings, install=install,
         static=static if static.is_dir() else None,
         migrations=migrations if migrations.is_dir() else None,
         router=lambda: import_module(f"{package}.routes").router,

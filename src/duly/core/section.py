@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
@@ -11,6 +13,7 @@ from duly.core.urls import web_address
 
 # The largest values of settings: a century of seconds, and a whole number that any sum can hold.
 MOST_NUMBER, MOST_WHOLE = 3.2e9, 10**12
+_FIELD = re.compile(r"^[\w.]+: ")
 
 
 def setting(
@@ -20,14 +23,15 @@ def setting(
     secret: bool = False,
     least: float | None = None,
     is_url: bool = False,
+    check: Callable[[Any], object] | None = None,
 ) -> Any:
     """A field of a `Section`.
 
     The type of the default is the type of the value. `alias` is another name in the environment. A secret is masked
     wherever settings are shown. `least` is the smallest value that a number may have. With `is_url`, it must be a web
-    address; nothing at all is allowed if that is the default.
+    address; nothing at all is allowed if that is the default. `check` raises a ValueError for a value that is wrong.
     """
-    said = {"doc": doc, "alias": alias, "secret": secret, "least": least, "is_url": is_url}
+    said = {"doc": doc, "alias": alias, "secret": secret, "least": least, "is_url": is_url, "check": check}
     return field(default=default, metadata=said)
 
 
@@ -54,6 +58,8 @@ class Section:
 
 def _problem(each: Field[Any], value: Any) -> str | None:
     """What is wrong with the value of a setting, if anything is."""
+    if type(each.default) is int and type(value) is not int:
+        return f"must be a whole number, got {value!r:.40}"
     least = each.metadata["least"]
     if least is not None and not value >= least:
         return f"must be at least {least}, got {value}"
@@ -66,6 +72,11 @@ def _problem(each: Field[Any], value: Any) -> str | None:
             web_address(value)
         except ValueError as error:
             return str(error) if "@" in value else f"{error}, got {value!r:.200}"  # not the password
+    if (check := each.metadata["check"]) is not None:
+        try:
+            check(value)
+        except (ValueError, TypeError) as error:
+            return _FIELD.sub("", str(error))  # a policy names its own field first
     return None
 
 

@@ -46,7 +46,7 @@ __all__ = ["Birthdays", "BirthdaysSettings", "Person", "PersonEvent", "birthdays
 
 
 plugin = shipped(
-    __name__, "Birthday messages at nine in each person's time zone.", BirthdaysSettings, install, checks,
+    __name__, "Birthday messages at nine in each person's time zone.", BirthdaysSettings, install, checks=checks,
     simulation=Simulated(
         parameters=(Parameter(name="people", label="People", default=10_000, shown=2_000),), fill=simulated
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
-from duly.apps.birthdays.settings import QUEUE, BirthdaysSettings, time_problem
+from duly.apps.birthdays.settings import QUEUE, BirthdaysSettings
 from duly.core.codec import decode
 from duly.core.doc import Doc
 from duly.core.errors import ConfigError, DoesNotExist
@@ -251,8 +251,6 @@ class _New(NamedTuple):
 
 def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
     """Register the task `birthday` on this app."""
-    if problem := time_problem(settings.at):
-        raise ConfigError(f"birthdays_at: {problem}")
 
     @app.task(name=GREETED, queue=QUEUE, internal=True)
     def greeted() -> None:

@@ -12,6 +12,12 @@ from duly.plugin import Finding, Section, setting
 QUEUE = "birthdays"
 
 
+def one_time(at: str) -> None:
+    """Raise a ValueError for a time of day at which nobody can be greeted once."""
+    if "," in Yearly("01-01", at).at:
+        raise ValueError(f"must be one time of day, or people are greeted as often, got {at!r:.40}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class BirthdaysSettings(Section):
     """The settings of the birthdays app: DULY_BIRTHDAYS_… in the environment, or the aliases."""
@@ -20,7 +26,7 @@ class BirthdaysSettings(Section):
 
     webhook_url: str = setting("", "The URL that messages are posted to.", "WEBHOOK_URL", is_url=True)
     timeout_seconds: float = setting(30.0, "How many seconds the webhook has to answer.", least=0.01)
-    at: str = setting("09:00", "The time of day of the message, in the time zone of each person.")
+    at: str = setting("09:00", "The time of day of the message, in the time zone of each person.", check=one_time)
     tries: int = setting(
         50,
         "How many attempts a message has. They are 1, 2, 4 … 60 minutes apart: 50 attempts take about two days.",
@@ -32,19 +38,8 @@ class BirthdaysSettings(Section):
     )  # fmt: skip
 
 
-def time_problem(at: str) -> str | None:
-    """Why nobody can be greeted once a day at this time; None when they can."""
-    try:
-        is_one = "," not in Yearly("01-01", at).at
-    except ValueError as error:
-        return str(error).removeprefix("at: ")
-    return None if is_one else f"must be one time of day, or people are greeted as often, got {at!r:.40}"
-
-
 def checks(settings: BirthdaysSettings, waiting: Mapping[str, int]) -> Iterator[Finding]:
-    """Find a time of day that is none or several, and greetings that are due although there is no webhook."""
-    if problem := time_problem(settings.at):
-        yield Finding("bad", "birthdays", f"birthdays_at: {problem}", "write a time such as 09:00")
+    """Find greetings that are due although there is no webhook."""
     if not settings.webhook_url and waiting.get(QUEUE):
         text = f"{waiting[QUEUE]} greetings wait, and no webhook is set"
         yield Finding("bad", "birthdays", text, "set WEBHOOK_URL where the worker runs")

@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
-from duly.apps.catalog.capacity import CatalogTuning, plan, recommend
+from duly.apps.catalog.capacity import plan
 from duly.apps.catalog.products import Catalog, Product, install, simulated
-from duly.apps.catalog.settings import CatalogSettings, checks
+from duly.apps.catalog.settings import CatalogSettings, CatalogTuning, recommend
 from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
 
@@ -61,7 +61,7 @@ __all__ = [
 
 
 plugin = shipped(
-    __name__, "A catalog kept in step with its supplier, every product once a day.", CatalogSettings, install, checks,
+    __name__, "A catalog kept in step with its supplier, every product once a day.", CatalogSettings, install,
     simulation=Simulated(
         parameters=(Parameter(name="products", label="Products", default=5_000),), fill=simulated
     ),

@@ -40,12 +40,11 @@ def plan(as_json: bool, **said: Any) -> None:
 
     What is not said is as the settings have it (DULY_CATALOG_…).
     """
-    from duly.apps.catalog.capacity import CatalogTuning
     from duly.apps.catalog.capacity import plan as planned
     from duly.apps.catalog.settings import CatalogSettings
     from duly.config import section
 
-    known = CatalogTuning.of(section(CatalogSettings))
+    known = section(CatalogSettings)
     given = {
         "batch": known.batch_size, "rate": known.calls_per_minute, "slots": known.hour_buckets,
         "windows": known.windows_per_day, "cap": known.retry_limit,

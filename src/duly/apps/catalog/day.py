@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from msgspec import Struct
 
 from duly import Duly
-from duly.apps.catalog.capacity import MINUTES, CatalogTuning
-from duly.core.policy.recur import between, parse, zone_named
+from duly.apps.catalog.capacity import MINUTES
+from duly.apps.catalog.settings import DAY, CatalogTuning
 from duly.tasks.task import Task
 from duly.verbs.timetable import StandingCount, TryStarts
 
-INSTANT = timedelta(microseconds=1)
-DAY = timedelta(days=1)
 LIMIT = "boeing"
 
 
@@ -121,8 +119,7 @@ def _windows(
     retries: list[tuple[datetime, int]],
 ) -> tuple[WindowDay, ...]:
     """The windows of the day. What is due already waits for the room that the open one has left, or for the next."""
-    opened = between(parse(settings.retry_windows), start - INSTANT, start + DAY - INSTANT, zone_named("UTC"), MINUTES)
-    cap = settings.retry_limit
+    opened, cap = settings.windows_of(start), settings.retry_limit
     overdue = sum(items for due_at, items in retries if due_at <= now)
     told = []
     for at, ends in zip(opened, [*opened[1:], start + DAY], strict=True):

@@ -14,13 +14,12 @@ from msgspec.inspect import DecimalType, StrType, UnionType, type_info
 from msgspec.structs import fields
 
 from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Source, Windows
-from duly.apps.catalog.capacity import CatalogTuning
 from duly.apps.catalog.day import LIMIT, Day, day_of
 from duly.apps.catalog.imports import imported
-from duly.apps.catalog.settings import CatalogSettings
+from duly.apps.catalog.settings import CatalogSettings, CatalogTuning
 from duly.apps.catalog.supplier import BadEntry, Found, Offer, ask
 from duly.core.codec import decode
-from duly.core.errors import ConfigError, DoesNotExist, InputError
+from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Schedule, cut
 from duly.core.results import SlotLoad
 from duly.core.shown import Row
@@ -222,10 +221,7 @@ def install(
     app: Duly, settings: CatalogSettings, on_change: Task[..., Any] | None = None, tuning: CatalogTuning | None = None
 ) -> Catalog:
     """Register the task `catalog.sync` on this app; see `catalog_on`."""
-    try:
-        tuning = tuning or CatalogTuning.of(settings)
-    except InputError as error:
-        raise ConfigError(f"catalog_{error}") from None
+    tuning = tuning or settings
     money = _money_of(on_change) if on_change is not None else Decimal
     windows = Windows(tuning.retry_windows, cap=tuning.retry_limit)
     limit = Limit(LIMIT, tuning.calls_per_minute, per="1m")
@@ -238,7 +234,7 @@ def install(
         source=Source(LIMIT, own=(BadEntry,)),
         retry=windows,
         breaker=tuning.max_consecutive_failures,
-        deadline=tuning.stuck_threshold,
+        deadline=tuning.stuck_threshold_seconds,
     )
     def sync(rows: list[Listing], attempts: list[Attempt]) -> list[Any]:
         """Ask for these products in one call; one outcome for each."""

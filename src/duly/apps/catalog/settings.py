@@ -1,38 +1,103 @@
-"""The settings of the catalog app, and what `duly doctor` checks of it."""
+"""The settings of the catalog app, and those to recommend for a number of products."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import ClassVar
 
+from duly.apps.catalog.capacity import MINUTES, Plan, check_whole, plan
+from duly.core.clock import EPOCH
+from duly.core.errors import InputError
+from duly.core.policy.limits import Limit
+from duly.core.policy.recur import Slots, between, zone_named
 from duly.core.policy.retry import Windows
-from duly.plugin import Finding, Section, setting
+from duly.plugin import Section, setting
+
+# Of what a limit on calls could carry, the part to count on, 20,000 of 28,800 products: the rest is for retries.
+USABLE = 20_000 / 28_800
+
+EVERY_4_HOURS = "30 2-22/4 * * *"
+EVERY_2_HOURS = "30 */2 * * *"
+INSTANT = timedelta(microseconds=1)
+DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogSettings(Section):
-    """The settings of the catalog app: DULY_CATALOG_… in the environment."""
+class CatalogTuning(Section):
+    """How a catalog is kept in step; the defaults carry 5,000 products."""
 
     PREFIX: ClassVar[str] = "catalog_"
 
-    base_url: str = setting("http://127.0.0.1:8087", "The URL of the supplier's API.", is_url=True)
-    api_key: str = setting("", "The key for the supplier's API.", secret=True)
-    timeout_seconds: float = setting(30.0, "How many seconds the API has to answer.", least=0.01)
-    hour_buckets: int = setting(24, "How many slots a day has. Products are spread evenly over them.", least=1)
-    retry_windows: str = setting("30 2-22/4 * * *", "When failed products are tried again: a cron expression in UTC.")
-    retry_limit: int = setting(50, "At most this many failed products are tried again in one window.", least=1)
+    hour_buckets: int = setting(
+        24, "How many slots a day has. Products are spread evenly over them.", least=1, check=Slots
+    )
+    retry_windows: str = setting(
+        EVERY_4_HOURS, "When failed products are tried again: a cron expression in UTC.", check=Windows
+    )
+    retry_limit: int = setting(
+        50, "At most this many failed products are tried again in one window.", least=1,
+        check=lambda cap: Windows(EVERY_4_HOURS, cap=cap),
+    )  # fmt: skip
     max_consecutive_failures: int = setting(5, "How many failures in a row deactivate a product.", least=1)
     stuck_threshold_seconds: float = setting(
         1_800.0, "How many seconds a sync may run before it is stopped.", least=0.01
     )
     batch_size: int = setting(10, "At most this many SKUs are requested in one call.", least=1)
-    calls_per_minute: int = setting(2, "At most this many calls are made in any minute, over all workers.", least=1)
+    calls_per_minute: int = setting(
+        2, "At most this many calls are made in any minute, over all workers.", least=1,
+        check=lambda most: Limit("calls", most, per="1m"),
+    )  # fmt: skip
+
+    def windows_of(self, day: datetime) -> list[datetime]:
+        """When the retry windows of the day that begins here open."""
+        rule = Windows(self.retry_windows).rule
+        assert not isinstance(rule, str)
+        return between(rule, day - INSTANT, day + DAY - INSTANT, zone_named("UTC"), MINUTES)
+
+    @property
+    def windows_per_day(self) -> int:
+        return len(self.windows_of(EPOCH))
+
+    def plan(self, products: int, failure_rate: float = 0.05) -> Plan:
+        return plan(
+            products, self.batch_size, self.calls_per_minute, self.windows_per_day, self.retry_limit,
+            self.hour_buckets, failure_rate,
+        )  # fmt: skip
 
 
-def checks(settings: CatalogSettings, _: Mapping[str, int]) -> Iterator[Finding]:
-    """Find retry windows that are not a valid cron."""
-    try:
-        Windows(settings.retry_windows, cap=settings.retry_limit)
-    except ValueError as error:
-        yield Finding("bad", "catalog", f"catalog_retry_windows: {error}", "write a cron such as 30 2-22/4 * * *")
+@dataclass(frozen=True, kw_only=True)
+class CatalogSettings(CatalogTuning):
+    """The settings of the catalog app: DULY_CATALOG_… in the environment."""
+
+    base_url: str = setting("http://127.0.0.1:8087", "The URL of the supplier's API.", is_url=True)
+    api_key: str = setting("", "The key for the supplier's API.", secret=True)
+    timeout_seconds: float = setting(30.0, "How many seconds the API has to answer.", least=0.01)
+
+
+def recommend(products: int, calls_per_minute: int = 2) -> CatalogTuning:
+    """The tuning for this many products: the defaults up to 5,000; then larger and more retry windows.
+
+    How many calls a minute there may be is for the API's owner to say. So more products than that can carry are not met
+    with a higher rate of our own making, but with an error that names the rate to ask for.
+    """
+    check_whole("products", products, 0)
+    check_whole("calls_per_minute", calls_per_minute, 1)
+    batch = CatalogTuning.batch_size
+    theory = batch * MINUTES * calls_per_minute
+    usable = int(theory * USABLE)
+    if products > usable:
+        needed = -int(-products // (batch * MINUTES * USABLE))
+        raise InputError(
+            "products",
+            f"{calls_per_minute} calls a minute carry {usable:,} products with room for retries and errors "
+            f"({theory:,} if each call of the day were used), not {products:,}: ask for {needed} calls a minute, then "
+            f"recommend({products}, calls_per_minute={needed})",
+        )
+    # 50 up to 5,000 products, 100 for 10,000, 150 for 20,000, and on in between and beyond, in whole batches.
+    limit = 50 + max(min(products, 10_000) - 5_000, 0) / 100 + max(products - 10_000, 0) / 200
+    return CatalogTuning(
+        retry_windows=EVERY_4_HOURS if products <= 10_000 else EVERY_2_HOURS,
+        retry_limit=int(-(-limit // batch) * batch),
+        calls_per_minute=calls_per_minute,
+    )

@@ -10,20 +10,17 @@ import logging
 import signal
 import tempfile
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
-from duly.apps.demo.birthdays import BirthdayDemo, soon
-from duly.apps.demo.catalog import CatalogDemo
-from duly.apps.demo.files import FileDemo
-from duly.apps.demo.messages import MessageDemo, queues, reachable
+from duly.apps.demo import messages, scenes
 from duly.apps.demo.provider import Provider
-from duly.apps.demo.reminders import ReminderDemo
 from duly.apps.demo.view import view
 from duly.apps.enrichment import enrichment_on
 from duly.apps.messages import message_retry_on
-from duly.apps.messages import plugin as messages
+from duly.apps.messages import plugin as retry_service
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
@@ -38,7 +35,8 @@ def run_demo(seconds: float | None) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-demo-")))
         logging.basicConfig(filename=folder / "demo.log", level=logging.INFO, force=True)
         provider = stack.enter_context(Provider())
-        broker = reachable()
+        broker = messages.reachable()
+        soon = datetime.now(UTC) + timedelta(minutes=2)
         stack.enter_context(
             imposed(
                 database_url=f"sqlite:///{folder / 'demo.db'}",
@@ -55,31 +53,28 @@ def run_demo(seconds: float | None) -> None:
                 catalog_calls_per_minute=30,
                 catalog_max_consecutive_failures=2,
                 birthdays_webhook_url=f"{provider.url}/greetings",
-                birthdays_at=soon(),
-                **({"message_base_delay_ms": 1_500, **queues()} if broker else {}),
+                birthdays_at=f"{soon:%H:%M}",
+                message_base_delay_ms=1_500,
+                retry_queue=messages.RETRY,
+                manual_review_queue=messages.REVIEW,
             )
         )
         app = load_app(REMINDERS)
         stack.callback(app.close)
         enrichment_on(app)
-        demos = (
-            ReminderDemo(app, provider), FileDemo(app), CatalogDemo(catalog_on(app)),
-            BirthdayDemo(birthdays_on(app), provider),
+        scenario = scenes.Scenario(
+            app.clock, scenes.reminders(app, provider), scenes.files(app), scenes.catalog(catalog_on(app)),
+            scenes.birthdays(birthdays_on(app), provider),
         )  # fmt: skip
         if broker:
             message_retry_on(app)
-            stack.enter_context(MessageDemo(app, broker))
+            stack.enter_context(messages.orders(broker))
         else:
-            app.offered[messages.name] = messages
+            app.offered[retry_service.name] = retry_service
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))
-
-        def step() -> None:
-            for each in demos:
-                each.step()
-
-        step()
+        scenario.step()
         stack.enter_context(ending(worker, seconds))
-        stack.enter_context(view(app, worker, step, service.url if service else None))
+        stack.enter_context(view(app, worker, scenario.step, service.url if service else None))
         worker.run()

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
+from rich.layout import Layout
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from duly.apps.demo.events import DemoEvent, EventLog
@@ -122,37 +122,27 @@ class Screen(Lines):
 
     def picture(self, now: datetime) -> RenderableType:
         width, height = self._console.size
-        is_wide = width >= words.ROOMY
-        rows = height - 8  # address, header, counts, titles, footer and the air between
-        upcoming, events = self.log.upcoming(), list(self._events)
-        footer = self._footer()
-        if is_wide:
-            both = Table.grid(padding=(0, 4, 0, 0), expand=True)
-            both.add_column(ratio=2)
-            both.add_column(ratio=5)
-            both.add_row(
-                _upcoming(upcoming[:rows], now, (width - 8) * 2 // 7), _happened(events[:rows], width, is_wide)
-            )
-            return Group(*self._header(), self._job(), both, _gap(rows - max(len(upcoming), len(events))), footer)
-        few = max(min(len(upcoming), rows // 3), 1)
-        left = max(rows - few - 2, 1)
-        parts: list[RenderableType] = [*self._header(), self._job(), _upcoming(upcoming[:few], now, width), Text()]
-        return Group(*parts, _happened(events[:left], width, is_wide), _gap(left - len(events)), footer)
+        upcoming = Layout(_upcoming(self.log.upcoming()[:height], now), ratio=1, minimum_size=3)
+        happened = Layout(_happened(list(self._events)), ratio=2)
+        both = Layout(ratio=1)
+        if width >= words.ROOMY:
+            both.split_row(upcoming, happened)
+        else:
+            both.split_column(upcoming, happened)
+        whole = Layout()
+        whole.split_column(Layout(self._header(), size=4), both, Layout(self._footer(), size=2))
+        return whole
 
-    def _header(self) -> tuple[Text, Text]:
-        where = Text(f"dashboard at {self.probe_url}" if self.probe_url else "", style="bold cyan", no_wrap=True)
+    def _header(self) -> Text:
+        header = Text(f"dashboard at {self.probe_url}\n" if self.probe_url else "\n", style="bold cyan", no_wrap=True)
+        header.append("duly ", style="bold default")
         counts = self.log.counts()
-        header = Text("duly ", style="bold")
         for state in ("waiting", "running", "done", "failed"):
             name = "in review" if state == "failed" else state
-            header.append("   ")
-            header.append(f"{counts[state]:>3}", style=f"bold {words.STYLES[state]}")
-            header.append(f" {name}", style="dim")
-        return where, header
-
-    def _job(self) -> Text:
+            header.append(f"   {counts[state]:>3}", style=f"bold {words.STYLES[state]}")
+            header.append(f" {name}", style="not bold dim default")
         job = self.newest_job()
-        return Text("" if job is None else _progress(job), style="dim", overflow="ellipsis", no_wrap=True)
+        return header.append("" if job is None else f"\n{_progress(job)}", style="not bold dim default")
 
     def _footer(self) -> Text:
         folder = self.app.settings.database_url
@@ -161,35 +151,29 @@ class Screen(Lines):
         return Text(lines, style="dim", overflow="ellipsis", no_wrap=True)
 
 
-def _upcoming(rows: list[Row], now: datetime, width: int) -> RenderableType:
-    room = width - 12  # the due column, and the air beside it
-    table = words.table(("due", "right"), "upcoming", rows=())
+def _upcoming(rows: list[Row], now: datetime) -> RenderableType:
+    table = words.table(("due", "right"), "upcoming", rows=(), last=True)
     table.columns[0].min_width = 8
     for row in rows:
-        again = Text(f"  try {row.attempt + 1}", style="yellow") if row.failures else Text()
+        again = Text(f"try {row.attempt + 1}  ", style="yellow") if row.failures else Text()
         when = words.relative(row.due_at, now) if row.due_at > now else "now"
-        table.add_row(Text(when, style="cyan"), Text.assemble(words.cut(_title(row), room - len(again)), again))
+        table.add_row(Text(when, style="cyan"), Text.assemble(again, _title(row)))
     if not rows:
         table.add_row("", Text("nothing waits", style="dim"))
     return table
 
 
-def _happened(events: list[DemoEvent], width: int, is_wide: bool) -> RenderableType:
+def _happened(events: list[DemoEvent]) -> RenderableType:
     table = words.table("time", "", "what happened", "", rows=(), last=True)
-    names = 30 if is_wide else max(width // 3 - 1, 12)
     for event in events:
         mark, style = MARKS[event.kind]
         table.add_row(
             Text(f"{event.time.astimezone():%H:%M:%S}", style="dim"),
             Text(f"{mark} {event.kind}", style=style),
-            Text(words.cut(_title(event.row), names)),
+            Text(words.cut(_title(event.row), 30)),
             Text(event.text, style="dim"),
         )
     return table
-
-
-def _gap(lines: int) -> Text:
-    return Text("\n" * max(lines - 1, 0))
 
 
 def _title(row: Row) -> str:

@@ -47,7 +47,7 @@ def _install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
 
 
 plugin = shipped(
-    __name__, "Products of a file are looked up at a provider.", EnrichmentSettings, _install, checks,
+    __name__, "Products of a file are looked up at a provider.", EnrichmentSettings, _install, checks=checks,
     metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
     aliases={name.upper(): name for name in NAMES},
     panels=(Panel(title="Look-ups", script="lookups.js", tasks=("enrichment.product", "enrichment.image")),),

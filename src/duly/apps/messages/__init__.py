@@ -43,7 +43,7 @@ def _install(app: Duly, settings: MessagesSettings) -> MessageRetry:
 
 
 plugin = shipped(
-    __name__, "A retry service between RabbitMQ queues.", MessagesSettings, _install, checks,
+    __name__, "A retry service between RabbitMQ queues.", MessagesSettings, _install, checks=checks,
     metrics=lambda service: service.metrics.collectors(), is_default=is_broker_named,
     needs="duly[rabbitmq]",
     screens=(Screen(path="messages", title="Messages", script="messages.js"),),

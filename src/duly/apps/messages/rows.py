@@ -29,7 +29,7 @@ class Rows:
         self.base = settings.message_base_delay_ms / 1000
         self.cap = settings.message_max_delay_ms / 1000
         self._retries = settings.message_max_retries
-        self._rules = rules_of(settings)
+        self._rules = rules_of(settings.message_queues)
         self._names: set[str] = set()
 
     def of(self, message: Message, now: datetime) -> NewItem:

@@ -13,13 +13,12 @@ from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.queries import Queries
 from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
-from duly.apps.messages.settings import MessagesSettings, problems
+from duly.apps.messages.settings import MessagesSettings
 from duly.apps.messages.wire import Wire
 from duly.bridge.consumer import Delivery
 from duly.bridge.message import Message
 from duly.bridge.names import queue_problem
 from duly.bridge.properties import parse
-from duly.core.errors import ConfigError
 from duly.core.model import Verdict
 from duly.tasks.task import Task
 
@@ -31,10 +30,6 @@ class MessageRetry:
     """The parts of the service. The worker calls `start`, `rest`, `stop` and `ailing`."""
 
     def __init__(self, app: Duly, settings: MessagesSettings) -> None:
-        if settings.retry_queue == settings.manual_review_queue:
-            raise ConfigError("manual_review_queue: must not be the retry queue")
-        for problem in problems(settings):
-            raise ConfigError(problem)
         self.app = app
         self.metrics = Metrics(app.telemetry.depths)
         self.wire = Wire(settings)

@@ -14,6 +14,31 @@ from duly.core.errors import ConfigError
 from duly.plugin import Finding, Section, setting
 
 
+class QueueRules(Struct, frozen=True):
+    """What is different for the messages of one queue; None is as for all."""
+
+    base_ms: int | None = None
+    max_ms: int | None = None
+    retries: int | None = None
+
+
+def rules_of(message_queues: str) -> dict[str, QueueRules]:
+    """What the setting `message_queues` says, by queue."""
+    rules: dict[str, QueueRules] = {}
+    for each in filter(None, map(str.strip, message_queues.split(","))):
+        queue, _, text = each.rpartition("=")
+        numbers = text.split("/")
+        if not queue.strip() or len(numbers) > 3 or not all(re.fullmatch(r" *[0-9]{0,9} *", one) for one in numbers):
+            raise ValueError(f"must be like orders=500/30000/5, got {each!r:.80}")
+        rules[queue.strip()] = QueueRules(*(int(one) if one.strip() else None for one in numbers))
+    return rules
+
+
+def _check_queue(name: str) -> None:
+    if problem := queue_problem(name):
+        raise ValueError(problem)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MessagesSettings(Section):
     """The settings of the retry service: by their aliases in the environment, or with DULY_ in front of their names."""
@@ -22,9 +47,11 @@ class MessagesSettings(Section):
         "retry-scheduler", "The name of the retry service's connections at the broker.", "SERVICE_NAME"
     )
     rabbitmq_url: str = setting("amqp://localhost:5672", "The URL of the broker.", "RABBITMQ_URL", secret=True)
-    retry_queue: str = setting("retry.scheduled", "The queue that the retry service consumes.", "RETRY_QUEUE")
+    retry_queue: str = setting(
+        "retry.scheduled", "The queue that the retry service consumes.", "RETRY_QUEUE", check=_check_queue
+    )
     manual_review_queue: str = setting(
-        "manual-review.pending", "The queue of messages for manual review.", "MANUAL_REVIEW_QUEUE"
+        "manual-review.pending", "The queue of messages for manual review.", "MANUAL_REVIEW_QUEUE", check=_check_queue
     )
     message_max_retries: int = setting(
         3, "How many retries a message has that sets no number itself.", "DEFAULT_MAX_RETRIES", least=0
@@ -39,6 +66,7 @@ class MessagesSettings(Section):
         "",
         "Other delays and retries for some queues, as QUEUE=FIRST_MS/LONGEST_MS/RETRIES, separated by commas: "
         "orders=500/30000/5. An empty part keeps the general value.",
+        check=rules_of,
     )
     message_descriptors: str = setting("", "A file with a protobuf FileDescriptorSet, to show the content of messages.")
     message_types: str = setting(
@@ -51,36 +79,10 @@ class MessagesSettings(Section):
         500, "At most this many unacknowledged messages are prefetched. Set fewer if messages are large.", least=1
     )
 
-
-class QueueRules(Struct, frozen=True):
-    """What is different for the messages of one queue; None is as for all."""
-
-    base_ms: int | None = None
-    max_ms: int | None = None
-    retries: int | None = None
-
-
-def rules_of(settings: MessagesSettings) -> dict[str, QueueRules]:
-    """What `message_queues` says, by queue."""
-    rules: dict[str, QueueRules] = {}
-    for each in filter(None, map(str.strip, settings.message_queues.split(","))):
-        queue, _, text = each.rpartition("=")
-        numbers = text.split("/")
-        if not queue.strip() or len(numbers) > 3 or not all(re.fullmatch(r" *[0-9]{0,9} *", one) for one in numbers):
-            raise ConfigError(f"message_queues: must be like orders=500/30000/5, got {each!r:.80}")
-        rules[queue.strip()] = QueueRules(*(int(one) if one.strip() else None for one in numbers))
-    return rules
-
-
-def problems(settings: MessagesSettings) -> Iterator[str]:
-    """What is wrong with the queues that the settings name."""
-    for name in ("retry_queue", "manual_review_queue"):
-        if problem := queue_problem(getattr(settings, name)):
-            yield f"{name}: {problem}"
-    try:
-        rules_of(settings)
-    except ConfigError as error:
-        yield str(error)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.retry_queue == self.manual_review_queue:
+            raise ConfigError("manual_review_queue: must not be the retry queue")
 
 
 def is_broker_named() -> bool:
@@ -89,14 +91,7 @@ def is_broker_named() -> bool:
 
 
 def checks(settings: MessagesSettings, _: Mapping[str, int]) -> Iterator[Finding]:
-    """Find queues that cannot be, or are the same, and a broker that was set and does not answer."""
-    for text in problems(settings):
-        yield Finding("bad", "messages", text, "write what the broker can have")
-    if settings.retry_queue == settings.manual_review_queue:
-        yield Finding(
-            "bad", "messages", f"{settings.retry_queue} is the retry queue and the one for manual review",
-            "give MANUAL_REVIEW_QUEUE another name",
-        )  # fmt: skip
+    """Find a broker that was set and does not answer."""
     if is_broker_named():
         from duly.apps.messages.broker import trouble
 

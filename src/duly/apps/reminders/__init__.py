@@ -43,7 +43,7 @@ __all__ = ["Reminder", "Reminders", "RemindersSettings", "Status", "plugin", "re
 
 
 plugin = shipped(
-    __name__, "Reminders that become phone calls.", RemindersSettings, install, checks,
+    __name__, "Reminders that become phone calls.", RemindersSettings, install, checks=checks,
     screens=(Screen(path="reminders", title="Reminders", script="reminders.js"),),
     aliases={
         "SCHEDULER_BATCH_SIZE": "concurrency", "SCHEDULER_POLL_INTERVAL_SECONDS": "poll_seconds",
