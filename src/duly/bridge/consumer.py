@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from duly.bridge.link import Link, Unread
+from duly.bridge.link import Link
 from duly.bridge.properties import Properties
 from duly.core.errors import StoreUnavailable
 
@@ -34,10 +34,6 @@ class Delivery(Struct, frozen=True):
     body: bytes
     properties: Properties
     is_redelivered: bool
-
-    @property
-    def problem(self) -> str | None:
-        return self.properties.problem if isinstance(self.properties, Unread) else None
 
 
 class Queue(Struct, frozen=True):

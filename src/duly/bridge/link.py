@@ -28,12 +28,6 @@ FORCED = 320  # the broker shuts down or a person closed the connection, so it w
 HEARTBEAT = 10  # seconds; twice as much silence and the connection counts as dead
 
 
-class Unread(Properties, frozen=True):
-    """Stands for properties that could not be read; `problem` says why."""
-
-    problem: str = ""
-
-
 class BrokerConnection(pika.SelectConnection):  # type: ignore[misc]
     """A connection of pika's that keeps the properties of messages as bytes, without decoding them."""
 
@@ -51,7 +45,7 @@ class BrokerConnection(pika.SelectConnection):  # type: ignore[misc]
         try:
             properties = parse(bytes(data[19 : end - 1]))
         except BadProperties as error:
-            properties = Unread(problem=str(error))
+            properties = Properties(problem=str(error))
         return end, frame.Header(channel, body_size, properties)
 
 

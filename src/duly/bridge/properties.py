@@ -43,6 +43,7 @@ class Properties(Struct, frozen=True):
 
     values: dict[str, bytes] = {}
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    problem: str | None = None  # why the properties of a delivery could not be read
 
     # What pika needs of properties: the number of their AMQP class, and their bytes.
     INDEX = 0x003C

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from pika.exceptions import AMQPError
 
 from duly.bridge.link import Link
 from duly.bridge.properties import BadProperties, Encoded, Properties
-from duly.bridge.search import Search
+from duly.bridge.search import take_out
 
 # A header that identifies a message when the broker returns it; the sender's message ids may not be unique.
 MARK = "x-duly-item"
@@ -164,8 +165,8 @@ class Publisher:
 
     def withdraw(self, queue: str, mark: int) -> None:
         """Take the message with this mark out of a queue, if it is found there soon; returns at once."""
-        search = Search(queue, MARK, mark)
-        self.link.call(lambda: self.link.another_channel(search.begin, lambda: None))
+        search = partial(take_out, queue=queue, header=MARK, value=mark)
+        self.link.call(lambda: self.link.another_channel(search, lambda: None))
 
     # -- on the link's thread
 

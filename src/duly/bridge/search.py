@@ -22,38 +22,28 @@ MOST, MOST_BYTES = 1_000, 16 * 1024 * 1024
 MOST_DELIVERIES = 10
 
 
-class Search:
-    """A search on its own channel for the message with this header value."""
+def take_out(channel: Any, queue: str, header: str, value: int) -> None:
+    """Search on this channel, which is closed afterwards, for the message whose header has this value."""
+    messages = size = 0
 
-    def __init__(self, queue: str, header: str, value: int) -> None:
-        self._queue = queue
-        self._header = header
-        self._value = value
-        self._messages = 0
-        self._bytes = 0
-
-    def begin(self, channel: Any) -> None:
-        channel.add_callback(lambda _: self._end(channel), [Basic.GetEmpty])
-        self._look(channel)
-
-    def _look(self, channel: Any) -> None:
-        channel.basic_get(self._queue, self._on_message)
-
-    def _on_message(self, channel: Any, method: Any, properties: Properties, body: bytes) -> None:
-        if properties.header(self._header) == self._value:
+    def on_message(_: Any, method: Any, properties: Properties, body: bytes) -> None:
+        nonlocal messages, size
+        if properties.header(header) == value:
             channel.basic_ack(method.delivery_tag)
-            self._end(channel)
+            end()
             return
-        self._messages += 1
-        self._bytes += len(body)
+        messages, size = messages + 1, size + len(body)
         count = properties.header("x-delivery-count")
         is_worn = isinstance(count, int) and count >= MOST_DELIVERIES
-        if is_worn or self._messages >= MOST or self._bytes >= MOST_BYTES:
-            log.info("stopped searching for the copy of message %s in %s", self._value, self._queue)
-            self._end(channel)
+        if is_worn or messages >= MOST or size >= MOST_BYTES:
+            log.info("stopped searching for the copy of message %s in %s", value, queue)
+            end()
         else:
-            self._look(channel)
+            channel.basic_get(queue, on_message)
 
-    def _end(self, channel: Any) -> None:
+    def end(*_: Any) -> None:
         if channel.is_open:
             channel.close()
+
+    channel.add_callback(end, [Basic.GetEmpty])
+    channel.basic_get(queue, on_message)

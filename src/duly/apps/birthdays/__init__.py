@@ -53,10 +53,8 @@ plugin = shipped(
     screens=(Screen(path="people", title="People", script="people.js"),),
 )  # fmt: skip
 
-
-def birthdays_on(app: Duly) -> Birthdays:
-    """Register the task `birthday` on this app."""
-    return plugin.on(app)
+# Registers the task `birthday` on an app.
+birthdays_on = plugin.on
 
 
 def __getattr__(name: str) -> Any:

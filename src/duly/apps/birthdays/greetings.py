@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -37,6 +37,7 @@ PersonId = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
 
 Leap = Literal["feb28", "mar1", "skip"]
+OwnedRow = tuple[str | None, Any]  # an owner, and a person as a ScheduleRow
 Status = Literal["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]
 
 
@@ -97,7 +98,7 @@ class Birthdays:
             person = self._find(person_id, owner, connection)[1]
             if is_new:
                 verbs.audit.note(local(actor), "person.added", f"person:{person_id}", {}, connection)
-        if not is_new and _told(person) != (first_name, last_name, *_rule_words(new.rule), zone):
+        if not is_new and _told(person) != (first_name, last_name, *_rule_words(new[1]["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
 
@@ -110,21 +111,21 @@ class Birthdays:
         with self.app.verbs.context.joining(None) as connection:
             return self._create(checked, connection)
 
-    def _create(self, people: Iterable[_New], connection: Any) -> int:
+    def _create(self, people: Iterable[OwnedRow], connection: Any) -> int:
         """Write these people; those who were greeted before they were removed are next greeted after that."""
         alike: dict[tuple[str | None, datetime | None], list[ScheduleRow]] = {}
-        for new in people:
-            alike.setdefault((new.owner, self._greeted_until(new, connection)), []).append(new.row)
+        for owner, row in people:
+            alike.setdefault((owner, self._greeted_until(row, connection)), []).append(row)
         create = self.app.verbs.schedules.create_many
         return sum(create(self.task, None, rows, *of, connection=connection) for of, rows in alike.items())
 
-    def _greeted_until(self, new: _New, connection: Any) -> datetime | None:
+    def _greeted_until(self, row: Any, connection: Any) -> datetime | None:
         """Until when the year's event of this person has been, though they were removed since; None: it has not."""
         now = self.app.clock.now()
-        next_at = new.rule.next(now, zone_named(new.zone))
+        next_at = row["rule"].next(now, zone_named(row["zone"]))
         if next_at is None or next_at - now > EVENT:  # nearly always, and nothing has to be looked for
             return None
-        marks = self.app.read.page(task=GREETED, key=new.row["key"], state="waiting", most=1, connection=connection)
+        marks = self.app.read.page(task=GREETED, key=row["key"], state="waiting", most=1, connection=connection)
         return marks[0].planned_at if marks else None
 
     def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
@@ -134,7 +135,7 @@ class Birthdays:
         for name in fields:
             if name not in known:
                 raise InputError(name, f"cannot be changed; known: {', '.join(known)}")
-        row = self._new(person_id, **{**known, **fields}).row
+        _, row = self._new(person_id, **{**known, **fields})
         self.app.verbs.schedules.change(local(actor), schedule.id, args=row["args"], rule=row["rule"], zone=row["zone"])
         return self.get(person_id, owner)
 
@@ -156,9 +157,21 @@ class Birthdays:
                 self.app.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)
             verbs.schedules.remove(local(actor), schedule.id, connection=connection)
 
-    def seen(self, schedule: Schedule) -> Person:
+    @staticmethod
+    def seen(schedule: Schedule) -> Person:
         """The person that a schedule is about."""
-        return _person(schedule)
+        args = decode(schedule.args)
+        birthday, leap = _rule_words(parse(schedule.rule))
+        return Person(
+            id=args["person_id"],
+            first_name=args["first_name"],
+            last_name=args["last_name"],
+            birthday=birthday,
+            zone=schedule.zone,
+            leap=leap,
+            next_at=schedule.next_at.astimezone(UTC) if schedule.next_at else None,
+            owner=schedule.owner,
+        )
 
     def get(self, person_id: str, owner: str | None = None) -> Person:
         return self._find(person_id, owner)[1]
@@ -175,7 +188,7 @@ class Birthdays:
         else:
             last = self._find(after, owner)[0].id if after is not None else 0
         page = self.app.schedules.page(owner=owner, task=self.task.name, after=last, most=min(most, 1_000))
-        return tuple(_person(schedule) for schedule in page)
+        return tuple(map(self.seen, page))
 
     def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[PersonEvent, ...]:
         """The event to come, then those that have become due, newest first."""
@@ -196,9 +209,7 @@ class Birthdays:
             for each in made
         )
         pending = (
-            [PersonEvent(id=None, person_id=person_id, status="PENDING", target=person.next_at)]
-            if person.next_at
-            else []
+            PersonEvent(id=None, person_id=person_id, status="PENDING", target=at) for at in (person.next_at,) if at
         )
         return tuple(islice((*pending, *past), most))
 
@@ -210,7 +221,7 @@ class Birthdays:
                 raise DoesNotExist(person_id)
         except DoesNotExist:
             raise DoesNotExist(f"there is no person {person_id!r:.80}") from None
-        return schedule, _person(schedule)
+        return schedule, self.seen(schedule)
 
     def _new(
         self,
@@ -221,32 +232,22 @@ class Birthdays:
         zone: str,
         leap: Leap = "feb28",
         owner: str | None = None,
-    ) -> _New:
+    ) -> OwnedRow:
         """A person as a row of `create_many`, checked."""
         args = {"person_id": person_id, "first_name": first_name, "last_name": last_name}
         self.task.checked_args(dict(args))
         try:
             zone_named(zone)
-        except ValueError as error:
-            raise InputError("zone", str(error).removeprefix("zone: ")) from None
-        rule = Yearly(_day(birthday), self.settings.at, leap=_leap(leap))
+            rule = Yearly(_day(birthday), self.settings.at, leap=leap)
+        except ValueError as error:  # which names its field first
+            field, _, problem = str(error).partition(": ")
+            raise InputError(field, problem) from None
         options: ScheduleOptions = {
             "zone": zone,
             "catch_up": "all",
             "max_lateness": self.settings.max_lateness_days * 86_400,
         }
-        return _New(
-            {"key": _key(checked_key(person_id), owner), "rule": rule, **options, "args": args}, rule, zone, owner
-        )
-
-
-class _New(NamedTuple):
-    """A person to be written, and whose."""
-
-    row: ScheduleRow
-    rule: Yearly
-    zone: str
-    owner: str | None
+        return owner, {"key": _key(checked_key(person_id), owner), "rule": rule, **options, "args": args}
 
 
 def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
@@ -290,21 +291,6 @@ def _key(person_id: str, owner: str | None) -> str:
     return person_id if owner is None else f"{owner}/{person_id}"
 
 
-def _person(schedule: Schedule) -> Person:
-    args = decode(schedule.args)
-    birthday, leap = _rule_words(parse(schedule.rule))
-    return Person(
-        id=args["person_id"],
-        first_name=args["first_name"],
-        last_name=args["last_name"],
-        birthday=birthday,
-        zone=schedule.zone,
-        leap=leap,
-        next_at=schedule.next_at.astimezone(UTC) if schedule.next_at else None,
-        owner=schedule.owner,
-    )
-
-
 def _told(person: Person) -> tuple[str, ...]:
     return person.first_name, person.last_name, person.birthday, person.leap, person.zone
 
@@ -338,13 +324,6 @@ def _day(birthday: date | str) -> date | str:
     except ValueError:
         raise InputError("birthday", f"must be a date, YYYY-MM-DD or MM-DD, got {birthday!r:.40}") from None
     return day
-
-
-def _leap(leap: Any) -> Leap:
-    if leap not in ("feb28", "mar1", "skip"):
-        raise InputError("leap", f"must be feb28, mar1 or skip, got {leap!r:.40}")
-    found: Leap = leap
-    return found
 
 
 def simulated(birthdays: Birthdays, _: Simulation, people: int) -> None:

@@ -134,9 +134,12 @@ def _breaks(load: Callable[[int], Plan], half: float, failure_rate: float) -> tu
             f"more fails in a day ({failure_rate:.1%} of all) than retry windows take",
         ),
     ]
-    counts = range(MOST + 1)
-    first = [(bisect_left(counts, True, key=lambda n, breaks=breaks: breaks(load(n))), what) for breaks, what in found]
-    return tuple(Break(*each) for each in sorted(first) if each[0] <= MOST)
+
+    def first(breaks: Callable[[Plan], bool]) -> int:
+        return bisect_left(range(MOST + 1), True, key=lambda products: breaks(load(products)))
+
+    known = sorted((first(breaks), what) for breaks, what in found)
+    return tuple(Break(*each) for each in known if each[0] <= MOST)
 
 
 def check_whole(name: str, value: Any, least: int) -> None:

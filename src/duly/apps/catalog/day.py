@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -95,20 +96,25 @@ def day_of(app: Duly, task: Task[..., Any], settings: CatalogTuning, owner: str 
 
 def _slot(slot: int, slots: int, standings: list[StandingCount]) -> SlotDay:
     own = [each for each in standings if each.slot == slot]
-
-    def today(standing: str) -> int:
-        return sum(each.members for each in own if each.is_new and each.standing == standing)
-
+    today = _members(own, "is_new")
     minutes = slot * MINUTES // slots
     return SlotDay(
         slot=slot,
         hour=f"{minutes // 60:02}:{minutes % 60:02}",
         planned=sum(each.members for each in own if each.is_active),
-        done=today("done"),
-        failed=today("failing"),
-        running=today("running"),
-        waiting=today("waiting"),
+        done=today["done"],
+        failed=today["failing"],
+        running=today["running"],
+        waiting=today["waiting"],
     )
+
+
+def _members(standings: list[StandingCount], flag: Literal["is_new", "is_active"]) -> Counter[str]:
+    """How many schedules with this flag have each standing."""
+    counts: Counter[str] = Counter()
+    for each in standings:
+        counts[each.standing] += each.members * getattr(each, flag)
+    return counts
 
 
 def _windows(
@@ -148,13 +154,11 @@ def _budget(app: Duly, settings: CatalogTuning, begun: list[TryStarts]) -> Budge
 
 
 def _statuses(standings: list[StandingCount]) -> StatusCounts:
-    def active(standing: str) -> int:
-        return sum(each.members for each in standings if each.is_active and each.standing == standing)
-
+    active = _members(standings, "is_active")
     return StatusCounts(
-        pending=active("waiting"),
-        syncing=active("running"),
-        success=active("done"),
-        failed=active("failing"),
+        pending=active["waiting"],
+        syncing=active["running"],
+        success=active["done"],
+        failed=active["failing"],
         deactivated=sum(each.members for each in standings if not each.is_active),
     )

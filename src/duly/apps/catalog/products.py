@@ -44,7 +44,6 @@ STANDINGS: dict[SyncStatus, Standing] = {
     "success": "done",
     "failed": "failing",
 }
-STATUSES: dict[Standing, SyncStatus] = {standing: status for status, standing in STANDINGS.items()}
 
 
 class Listing(Struct, frozen=True):
@@ -263,17 +262,14 @@ def _synced_today(app: Duly, attempts: Sequence[Attempt], today: date) -> list[b
 
     A sync that a person asked for in between, beside the slot's own, is always made.
     """
-    known = {schedule.id: schedule for schedule in app.schedules.some(_schedules_of(attempts))}
+    ids = [attempt.schedule_id for attempt in attempts if attempt.schedule_id is not None]
+    known = {schedule.id: schedule for schedule in app.schedules.some(ids)}
     synced = []
     for attempt in attempts:
         schedule = known.get(attempt.schedule_id or 0)
         is_slots_own = schedule is not None and schedule.last_at == attempt.planned_at
         synced.append(is_slots_own and schedule is not None and _success_on(schedule) == today)
     return synced
-
-
-def _schedules_of(attempts: Iterable[Attempt]) -> list[int]:
-    return [attempt.schedule_id for attempt in attempts if attempt.schedule_id is not None]
 
 
 def _kept(offer: Offer, now: datetime) -> dict[str, Any]:

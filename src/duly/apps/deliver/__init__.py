@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone
-from duly.apps.deliver.requests import install
-from duly.apps.deliver.settings import DeliverSettings
+from duly.apps.deliver.requests import DeliverSettings, install
 from duly.plugin import Plugin
 from duly.tasks.task import Task
 
@@ -38,10 +37,8 @@ __all__ = ["DeliverSettings", "http_on", "plugin"]
 
 plugin = Plugin(name="deliver", doc="HTTP requests that fall due.", settings=DeliverSettings, install=install)
 
-
-def http_on(app: Duly) -> Task[..., Any]:
-    """Register the task `http` on this app."""
-    return plugin.on(app)
+# Registers the task `http` on an app.
+http_on = plugin.on
 
 
 def __getattr__(name: str) -> Any:

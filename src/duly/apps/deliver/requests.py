@@ -1,18 +1,19 @@
-"""The task `http`: what it may be asked to send, and how a try ends."""
+"""The task `http`: its settings, what it may be asked to send, and how a try ends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from duly import Attempt, Backoff, Duly, GiveUp, InputError
-from duly.apps.deliver.settings import DeliverSettings
 from duly.core import codec
 from duly.outbound import signature
 from duly.outbound.guard import Guard
 from duly.outbound.http import BadAnswer, Response, attempt_headers, check_header, checked_url, request
+from duly.plugin import Section, setting
 from duly.tasks.task import Task
 
 RETRY = Backoff(base=60, factor=2, tries=5)
@@ -36,6 +37,18 @@ Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 Headers = Annotated[dict[str, str], Meta(max_length=HEADERS)]
 Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST)]
 Statuses = Annotated[tuple[Annotated[int, Meta(ge=300, le=599)], ...], Meta(max_length=100)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliverSettings(Section):
+    """The settings of the `http` task: DULY_OUTBOUND_ALLOW and DULY_SIGNING_SECRET in the environment."""
+
+    outbound_allow: str = setting(
+        "", "Private targets that the http task may call: networks, addresses and host names, separated by commas."
+    )
+    signing_secret: str = setting(
+        "", "The secret that the http task signs requests with: whsec_ and base64, or any text.", secret=True
+    )
 
 
 def install(app: Duly, settings: DeliverSettings) -> Task[..., Any]:

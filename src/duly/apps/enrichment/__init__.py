@@ -48,15 +48,13 @@ def _install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
 
 plugin = shipped(
     __name__, "Products of a file are looked up at a provider.", EnrichmentSettings, _install, checks=checks,
-    metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
+    metrics=lambda made: vars(made.metrics).values(), is_default=is_provider_named,
     aliases={name.upper(): name for name in NAMES},
     panels=(Panel(title="Look-ups", script="lookups.js", tasks=("enrichment.product", "enrichment.image")),),
 )  # fmt: skip
 
-
-def enrichment_on(app: Duly) -> Enrichment:
-    """Register the tasks `enrichment.product` and `enrichment.image` on this app."""
-    return plugin.on(app)
+# Registers the tasks `enrichment.product` and `enrichment.image` on an app.
+enrichment_on = plugin.on
 
 
 def __getattr__(name: str) -> Any:

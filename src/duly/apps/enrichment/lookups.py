@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 from duly import Attempt, Duly, InputError, Pace, Placed
-from duly.apps.enrichment.metrics import Metrics
 from duly.apps.enrichment.provider import Product
-from duly.apps.enrichment.rounds import AnswerTimedOut, Result, Rounds, ServerFailed, retries
+from duly.apps.enrichment.rounds import AnswerTimedOut, Metrics, Result, Rounds, ServerFailed, retries
 from duly.apps.enrichment.searches import Searches, SearchEvent
 from duly.apps.enrichment.settings import QUEUE, EnrichmentSettings, listed
 from duly.apps.enrichment.words import Wanted, named, queries

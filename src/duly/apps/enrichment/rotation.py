@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from duly.core.policy.adapt.average import Average
 
@@ -42,9 +43,7 @@ class Rotation(Struct, frozen=True, kw_only=True):
     def after(self, retailer: str, was_found: bool) -> Rotation:
         """The same, after this retailer was asked."""
         seen = self.found.get(retailer, Average(100.0, 0.5)).fed(was_found)
-        return Rotation(
-            variants=self.variants, retailers=self.retailers, tries=self.tries, found={**self.found, retailer: seen}
-        )
+        return replace(self, found={**self.found, retailer: seen})
 
     def order(self) -> tuple[str, ...]:
         """Retailers by how much they find, where the given priority decides between those that find alike."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
+from prometheus_client import Counter, Histogram
 
 from duly import Attempt, Backoff, ByError, Duly, GiveUp, NotFound, Snooze, Throttled
-from duly.apps.enrichment.metrics import Metrics
 from duly.apps.enrichment.provider import NoAnswer, Product, ask
 from duly.apps.enrichment.rotation import Rotation, Turn
 from duly.apps.enrichment.searches import Question, Searches, SearchEvent
@@ -32,6 +32,7 @@ log = logging.getLogger("duly.enrichment")
 
 ANYBODY = ("",)  # the retailers to ask where none are named
 UNCONFIGURED = 60.0  # seconds after which a row comes back that nobody could be asked about
+SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # buckets of how long answers take
 EVER = 1_000_000  # tries: when rows are not tried any more because nothing was found is decided here
 
 Result = dict[str, str | None]
@@ -62,6 +63,15 @@ class NothingFound(LookUpFailed):
 FAILURES: dict[Trouble, type[LookUpFailed]] = {
     "server": ServerFailed, "timeout": AnswerTimedOut, "network": ConnectionFailed,
 }  # fmt: skip
+
+
+class Metrics:
+    """How look-ups end, and how long they take. The plug-in registers both on the app."""
+
+    def __init__(self) -> None:
+        help = "Questions to the provider, by how they ended."
+        self.lookups = Counter("duly_lookups", help, ["variant", "status"], registry=None)
+        self.seconds = Histogram("duly_lookup_seconds", "How long an answer took.", buckets=SECONDS, registry=None)
 
 
 class Rounds:
@@ -123,7 +133,8 @@ class Rounds:
 
     def _answered(self, variant: str, retailer: str, status: str, begun: float) -> Question:
         milliseconds = round(1000 * (time.monotonic() - begun))
-        self._metrics.count(variant, status, milliseconds)
+        self._metrics.lookups.labels(variant, status).inc()
+        self._metrics.seconds.observe(milliseconds / 1000)
         return Question(variant, retailer, status, milliseconds)
 
     def _trouble(self, attempt: Attempt, number: int, asked: Sequence[Question], error: NoAnswer) -> Verdict:

@@ -44,15 +44,13 @@ def _install(app: Duly, settings: MessagesSettings) -> MessageRetry:
 
 plugin = shipped(
     __name__, "A retry service between RabbitMQ queues.", MessagesSettings, _install, checks=checks,
-    metrics=lambda service: service.metrics.collectors(), is_default=is_broker_named,
+    metrics=lambda service: vars(service.metrics).values(), is_default=is_broker_named,
     needs="duly[rabbitmq]",
     screens=(Screen(path="messages", title="Messages", script="messages.js"),),
 )  # fmt: skip
 
-
-def message_retry_on(app: Duly) -> MessageRetry:
-    """Register the task `message_retry` on this app; its workers connect to the broker."""
-    return plugin.on(app)
+# Registers the task `message_retry` on an app; its workers connect to the broker.
+message_retry_on = plugin.on
 
 
 def __getattr__(name: str) -> Any:

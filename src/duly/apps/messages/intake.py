@@ -122,8 +122,8 @@ class MessageIntake:
             return self._invalid_item(delivery, f"it could not be read: {type(error).__name__}: {error}")
 
     def _item(self, delivery: Delivery) -> NewItem:
-        content_type = delivery.properties.text("content_type")
-        asked = Invalid(delivery.problem) if delivery.problem else contract.read(delivery.body, content_type)
+        content_type, problem = delivery.properties.text("content_type"), delivery.properties.problem
+        asked = Invalid(problem) if problem else contract.read(delivery.body, content_type)
         if isinstance(asked, RetryRequest) and asked.queue == self._settings.retry_queue:
             asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself", asked.queue)
         if isinstance(asked, Invalid):

@@ -31,13 +31,7 @@ class Metrics:
         )
         self.invalid = Counter("retry_invalid_messages", "Messages that nobody can retry.", registry=None)
         self.repeated = Counter("retry_repeated_messages", "Deliveries of what was known.", registry=None)
-        self._depth = _Waiting(depths)
-
-    def collectors(self) -> tuple[Collector, ...]:
-        """All of them, for a registry."""
-        return (
-            self.scheduled, self.executed, self.exhausted, self.drift, self.invalid, self.repeated, self._depth,
-        )  # fmt: skip
+        self.depth = _Waiting(depths)
 
 
 class _Waiting(Collector):
@@ -52,11 +46,9 @@ class _Waiting(Collector):
             depths = self._depths()
         except DulyError:
             return
-        mine = (QUEUE, f"{QUEUE}/")
         waiting = sum(
-            each.items for each in depths
-            if each.state == "waiting" and (each.queue == mine[0] or each.queue.startswith(mine[1]))
-        )  # fmt: skip
+            each.items for each in depths if each.state == "waiting" and each.queue.partition("/")[0] == QUEUE
+        )
         depth.add_metric([], waiting)
         yield depth
 

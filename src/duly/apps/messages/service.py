@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Sequence
 from typing import Any
 
 from duly import Attempt, Backoff, Duly, InputError
@@ -15,7 +14,6 @@ from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
 from duly.apps.messages.settings import MessagesSettings
 from duly.apps.messages.wire import Wire
-from duly.bridge.consumer import Delivery
 from duly.bridge.message import Message
 from duly.bridge.names import queue_problem
 from duly.bridge.properties import parse
@@ -48,23 +46,13 @@ class MessageRetry:
             name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, internal=True, deadline=900, check=_check
         )
         def message_retry(rows: list[Message], attempts: list[Attempt]) -> list[Verdict | Exception | None]:
-            return self.send(rows, attempts)
+            return self._dispatch.send(rows, attempts)
 
         return message_retry
 
-    def keep(self, deliveries: Sequence[Delivery]) -> None:
-        """Make these durable, all of them: what cannot be retried too, for a person to look at."""
-        self._intake.keep(deliveries)
-
-    def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
-        """Publish these, each to its queue or to review; what became of each."""
-        return self._dispatch.send(rows, attempts)
-
-    # -- life
-
     def start(self) -> None:
         """Connect, and go on connecting; returns at once."""
-        self.wire.start(self.keep, self._is_store_up)
+        self.wire.start(self._intake.keep, self._is_store_up)
 
     def rest(self) -> None:
         """Take no more messages in; what is due still goes out."""

@@ -51,10 +51,8 @@ plugin = shipped(
     },
 )  # fmt: skip
 
-
-def reminders_on(app: Duly) -> Reminders:
-    """Register the task `remind` on this app. Retries are the app's settings: 3 tries, 60 s and doubling by default."""
-    return plugin.on(app)
+# Registers the task `remind` on an app. Retries are the app's settings: 3 tries, 60 s and doubling by default.
+reminders_on = plugin.on
 
 
 def __getattr__(name: str) -> Any:
