@@ -834,7 +834,7 @@ def test_the_seeds_parameters_are_settings(shop: Open, monkeypatch: pytest.Monke
     assert changed.settings.shown().items() >= tuned.shown().items()
     assert changed.task.deadline == 60
     monkeypatch.setenv("DULY_CATALOG_RETRY_WINDOWS", "sometimes")
-    with pytest.raises(ConfigError, match="catalog"):
+    with pytest.raises(ConfigError, match="CATALOG_RETRY_WINDOWS: must begin with cron"):
         shop()
 
 

@@ -10,14 +10,14 @@ import pytest
 from duly.verbs import LOCAL
 from tests.apps.enrichment.conftest import Desk
 
-# Questions of two items, nearly all of the first one's; each of another try, because a try asks each only once.
+# A hundred questions of each item, each of another try, because a try asks each only once; every tenth item has a job.
 SEED = """
-with recursive series(n) as (select 1 union all select n + 1 from series where n < 20000)
+with recursive series(n) as (select 1 union all select n + 1 from series where n < 100)
 insert into duly_search_event
        (item_id, job_id, attempt, fence, round, variant, retailer, status, milliseconds, created_at)
-select case when n % 100 = 0 then :few else :many end, case when n % 100 = 0 then :job else 999 end,
-       1, n, 0, 'sku', 'acme', 'not_found', 7, :now
-  from series
+select i.id, case when i.id % 10 = 0 then :job else 999 end, 1, n, 0, 'sku', 'acme', 'not_found', 7, :now
+  from duly_item i cross join series
+ where i.task = 'enrichment.product'
 """
 
 
@@ -26,8 +26,9 @@ def test_questions_of_a_job_and_of_an_item_are_found_along_an_index(
 ) -> None:
     store, searches = desk.app.store, desk.enrichment.searches
     job = desk.send("sku\nTP-7\n")
-    many, few = (desk.enrichment.look_up(sku=sku).id for sku in ("TP-8", "TP-9"))
-    store.query(SEED, {"many": many, "few": few, "job": job.id, "now": desk.app.clock.now()})
+    desk.enrichment.product.put_many({"sku": f"TP-{number}"} for number in range(200))
+    one = desk.enrichment.look_up(sku="TP-8").id
+    store.query(SEED, {"job": job.id, "now": desk.app.clock.now()})
     store.query("analyze duly_search_event", {})
     asked: list[tuple[str, Mapping[str, Any]]] = []
     query = store.query
@@ -37,8 +38,8 @@ def test_questions_of_a_job_and_of_an_item_are_found_along_an_index(
         return query(sql, given, connection)
 
     monkeypatch.setattr(store, "query", noted)
-    assert len(searches.page(LOCAL, job.id, after=10_000, most=50)) == 50
-    assert len(searches.of(store.fetch([few])[0])) == 200
+    assert len(searches.page(LOCAL, job.id, after=1_000, most=50)) == 50
+    assert len(searches.of(store.fetch([one])[0])) == 100
     explain = "explain query plan" if desk.app.settings.database_url.startswith("sqlite") else "explain"
     of_job, of_item = ("\n".join(str(row) for row in query(f"{explain} {sql}", given)) for sql, given in asked)
     assert "duly_search_event_job" in of_job

@@ -10,7 +10,7 @@ from duly.apps.catalog.capacity import MINUTES, Plan, check_whole, plan
 from duly.core.clock import EPOCH
 from duly.core.errors import InputError
 from duly.core.policy.limits import Limit
-from duly.core.policy.recur import Slots, between, zone_named
+from duly.core.policy.recur import Slots, between, parse, zone_named
 from duly.core.policy.retry import Windows
 from duly.plugin import Section, setting
 
@@ -33,7 +33,7 @@ class CatalogTuning(Section):
         24, "How many slots a day has. Products are spread evenly over them.", least=1, check=Slots
     )
     retry_windows: str = setting(
-        EVERY_4_HOURS, "When failed products are tried again: a cron expression in UTC.", check=Windows
+        EVERY_4_HOURS, "When failed products are tried again: a cron expression in UTC.", check=parse
     )
     retry_limit: int = setting(
         50, "At most this many failed products are tried again in one window.", least=1,
@@ -51,9 +51,7 @@ class CatalogTuning(Section):
 
     def windows_of(self, day: datetime) -> list[datetime]:
         """When the retry windows of the day that begins here open."""
-        rule = Windows(self.retry_windows).rule
-        assert not isinstance(rule, str)
-        return between(rule, day - INSTANT, day + DAY - INSTANT, zone_named("UTC"), MINUTES)
+        return between(parse(self.retry_windows), day - INSTANT, day + DAY - INSTANT, zone_named("UTC"), MINUTES)
 
     @property
     def windows_per_day(self) -> int:

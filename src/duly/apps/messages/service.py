@@ -32,8 +32,8 @@ class MessageRetry:
         self.metrics = Metrics(app.telemetry.depths)
         self.wire = Wire(settings)
         self._rows = Rows(settings)
-        self._intake = MessageIntake(app, settings, self._rows, self.metrics, self.wire)
-        self._dispatch = Dispatch(app, settings, self._rows, self.metrics, self.wire, self._intake)
+        self.intake = MessageIntake(app, settings, self._rows, self.metrics, self.wire)
+        self._dispatch = Dispatch(app, settings, self._rows, self.metrics, self.wire, self.intake)
         self.task = self._register()
         self.review = Review(app, settings, self._rows)
         self.queries = Queries(app, settings)
@@ -52,7 +52,7 @@ class MessageRetry:
 
     def start(self) -> None:
         """Connect, and go on connecting; returns at once."""
-        self.wire.start(self._intake.keep, self._is_store_up)
+        self.wire.start(self.intake.keep, self._is_store_up)
 
     def rest(self) -> None:
         """Take no more messages in; what is due still goes out."""
