@@ -42,7 +42,7 @@ def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_broker_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RABBITMQ_URL", "amqp://broker")
-    monkeypatch.setattr("duly.apps.messages.broker.trouble", lambda url: None)
+    monkeypatch.setattr("duly.apps.messages.settings.broker_trouble", lambda url: None)
     assert [*messages.plugin.checks(messages.MessagesSettings(rabbitmq_url="amqp://broker"), {})] == [
         Finding("ok", "messages", "amqp://broker answers")
     ]

@@ -17,8 +17,8 @@ from prometheus_client import generate_latest
 
 from duly import Duly
 from duly.apps.messages import message_retry_on
-from duly.apps.messages.broker import trouble
 from duly.apps.messages.service import MessageRetry
+from duly.apps.messages.settings import broker_trouble
 from duly.bridge.link import Link
 from duly.bridge.properties import parse
 from duly.core.errors import ConfigError, DoesNotExist, InputError, WrongState
@@ -260,7 +260,7 @@ def test_a_refused_connection_is_told_as_such(caplog: pytest.LogCaptureFixture) 
     patiently(lambda: "refused" in (link.trouble() or ""))
     link.stop()
     assert link.trouble() == "no connection to the broker at 127.0.0.1:1: connection refused"
-    assert trouble("amqp://127.0.0.1:1") == "it does not answer: connection refused"
+    assert broker_trouble("amqp://127.0.0.1:1") == "it does not answer: connection refused"
 
 
 def test_a_message_that_waits_for_review_is_sent_when_a_person_says_so(

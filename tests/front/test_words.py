@@ -11,7 +11,7 @@ import pytest
 
 from duly import config
 from duly.apps import birthdays, catalog, messages, reminders
-from duly.apps.messages.broker import lacking
+from duly.apps.messages.settings import lacking
 from duly.client import Client
 from duly.config import load, section
 from duly.core.errors import BrokenApp, ConfigError, DulyError

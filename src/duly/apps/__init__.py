@@ -40,18 +40,22 @@ def shipped(
     )  # fmt: skip
 
 
-def alone(module: dict[str, Any], plugin: Plugin[Any, T], name: str, **names: Callable[[T], Any]) -> Any:
-    """What a package's `__getattr__` answers: `app`, which has nothing but this plug-in on it, and `names` of that.
+def alone(module: dict[str, Any], plugin: Plugin[Any, T], **names: Callable[[T], Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: it makes `app`, which has nothing but this plug-in on it, and `names` of that.
 
-    It is made when someone first asks, as `duly worker duly.apps.catalog:app` does, and kept among the names of the
-    module, where other processes find it too.
+    They are made when someone first asks, as `duly worker duly.apps.catalog:app` does, and kept among the names of the
+    module, where other processes find them too.
     """
-    if name != "app" and name not in names:
-        raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
-    app = app_with(plugin)
-    made = plugin.of(app)
-    module.update(app=app, **{each: pick(made) for each, pick in names.items()})
-    return module[name]
+
+    def attribute(name: str) -> Any:
+        if name != "app" and name not in names:
+            raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
+        app = app_with(plugin)
+        made = plugin.of(app)
+        module.update(app=app, **{each: pick(made) for each, pick in names.items()})
+        return module[name]
+
+    return attribute
 
 
 def app_with(*plugins: Plugin[Any, Any]) -> Duly:

@@ -21,25 +21,26 @@ def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
     if at is not None and delay is not None:
         raise InputError("delay", "give either at or delay, not both")
     if at is not None:
-        return _moment(at)
+        return checked_moment("at", at)
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3.2e9:
         raise InputError("delay", f"must be a number of seconds or a timedelta, not negative, got {delay!r}")
     return now() + timedelta(seconds=seconds)
 
 
-def _moment(at: Any) -> datetime:
+def checked_moment(field: str, at: Any) -> datetime:
+    """A time with its zone, given as a value or as ISO 8601 text."""
     if isinstance(at, str):
         try:
             at = datetime.fromisoformat(at)
         except ValueError:
-            raise InputError("at", f"must be ISO 8601, such as 2026-12-01T09:00+01:00, got {at!r}") from None
+            raise InputError(field, f"must be ISO 8601, such as 2026-12-01T09:00+01:00, got {at!r}") from None
     if not isinstance(at, datetime):
-        raise InputError("at", f"must be a datetime or ISO 8601 text, got {type(at).__name__}")
+        raise InputError(field, f"must be a datetime or ISO 8601 text, got {type(at).__name__}")
     if at.tzinfo is None or at.utcoffset() is None:
-        raise InputError("at", f"has no time zone: say which, such as {at.isoformat()}+01:00 or {at.isoformat()}Z")
+        raise InputError(field, f"has no time zone: say which, such as {at.isoformat()}+01:00 or {at.isoformat()}Z")
     if not 1970 <= at.year <= 9998:
-        raise InputError("at", f"must lie between the years 1970 and 9998, got {at.isoformat()}")
+        raise InputError(field, f"must lie between the years 1970 and 9998, got {at.isoformat()}")
     return at.astimezone(UTC)
 
 

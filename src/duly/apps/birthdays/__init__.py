@@ -55,7 +55,4 @@ plugin = shipped(
 
 # Registers the task `birthday` on an app.
 birthdays_on = plugin.on
-
-
-def __getattr__(name: str) -> Any:
-    return alone(globals(), plugin, name, birthdays=lambda made: made, birthday=lambda made: made.task)
+__getattr__ = alone(globals(), plugin, birthdays=lambda made: made, birthday=lambda made: made.task)

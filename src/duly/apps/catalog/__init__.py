@@ -81,5 +81,4 @@ def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: Cat
     return plugin.adopt(app, install(app, app.section(CatalogSettings), on_change, settings))
 
 
-def __getattr__(name: str) -> Any:
-    return alone(globals(), plugin, name, catalog=lambda made: made, sync=lambda made: made.task)
+__getattr__ = alone(globals(), plugin, catalog=lambda made: made, sync=lambda made: made.task)

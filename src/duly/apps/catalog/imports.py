@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, ValidationError, convert
 
 from duly import InputError
-from duly.apps.catalog.supplier import Offer
+from duly.apps.catalog.supplier import Kept, Offer
 from duly.core import codec
 
 Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
@@ -40,10 +40,9 @@ class Import(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         value = self.last_boeing_hash
         if price is not None and quantity is not None and in_stock is not None:
             value = Offer(self.sku, price, quantity, in_stock).hash
-        told = {"price": None if price is None else str(price), "quantity": quantity, "in_stock": in_stock,
-                "success_on": self.last_successful_sync}  # fmt: skip
-        keep = {name: known for name, known in told.items() if known is not None}
-        facts = {"slot": self.hour_bucket, "fingerprint": value, "keep": codec.encode(keep) if keep else None}
+        kept = Kept(price=price, quantity=quantity, in_stock=in_stock, success_on=self.last_successful_sync)
+        keep = None if kept == Kept() else codec.encode(kept)
+        facts = {"slot": self.hour_bucket, "fingerprint": value, "keep": keep}
         return {name: known for name, known in facts.items() if known is not None} | {
             "failures": self.consecutive_failures
         }

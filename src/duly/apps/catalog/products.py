@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import DecimalType, StrType, UnionType, type_info
 from msgspec.structs import fields
@@ -17,7 +18,7 @@ from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Source, Windows
 from duly.apps.catalog.day import LIMIT, Day, day_of
 from duly.apps.catalog.imports import imported
 from duly.apps.catalog.settings import CatalogSettings, CatalogTuning
-from duly.apps.catalog.supplier import BadEntry, Found, Offer, ask
+from duly.apps.catalog.supplier import BadEntry, Found, Kept, Offer, ask
 from duly.core.codec import decode
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Schedule, cut
@@ -248,7 +249,7 @@ def install(
                 outcomes.append(Skip("synced today already"))
             elif isinstance(offer, Offer):
                 then = [on_change.new(**_news(row, offer, money))] if on_change is not None else []
-                outcomes.append(Fingerprint(offer.hash, keep=_kept(offer, now), then=then))
+                outcomes.append(Fingerprint(offer.hash, keep=_kept_of(offer, now), then=then))
             else:
                 outcomes.append(offer or BadEntry(f"the answer does not have {row.sku!r}"))
         return outcomes
@@ -268,18 +269,14 @@ def _synced_today(app: Duly, attempts: Sequence[Attempt], today: date) -> list[b
     for attempt in attempts:
         schedule = known.get(attempt.schedule_id or 0)
         is_slots_own = schedule is not None and schedule.last_at == attempt.planned_at
-        synced.append(is_slots_own and schedule is not None and _success_on(schedule) == today)
+        synced.append(is_slots_own and schedule is not None and _kept(schedule).success_on == today)
     return synced
 
 
-def _kept(offer: Offer, now: datetime) -> dict[str, Any]:
-    return {
-        "price": str(offer.price),  # all its digits
-        "quantity": offer.quantity,
-        "in_stock": offer.in_stock,
-        "success_on": now.astimezone(UTC).date(),
-        "synced_at": now.astimezone(UTC),
-    }
+def _kept_of(offer: Offer, now: datetime) -> Kept:
+    utc = now.astimezone(UTC)
+    price, quantity = offer.price, offer.quantity
+    return Kept(price=price, quantity=quantity, in_stock=offer.in_stock, success_on=utc.date(), synced_at=utc)
 
 
 def _money_of(on_change: Task[..., Any]) -> Callable[[Decimal], Any]:
@@ -301,14 +298,13 @@ def _key(user_id: str, sku: str) -> str:
     return f"{user_id.replace('%', '%25').replace('/', '%2F')}/{sku}"
 
 
-def _success_on(schedule: Schedule) -> date | None:
-    kept = decode(schedule.keep) if schedule.keep else {}
-    return date.fromisoformat(kept["success_on"]) if kept.get("success_on") else None
+def _kept(schedule: Schedule) -> Kept:
+    return msgspec.json.decode(schedule.keep, type=Kept) if schedule.keep else Kept()
 
 
 def _product(schedule: Schedule, item: Row | None) -> Product:
     args = decode(schedule.args)
-    kept = decode(schedule.keep) if schedule.keep else {}
+    kept = _kept(schedule)
     synced_at = _synced_at(schedule, item, kept)
     return Product(
         id=schedule.id,
@@ -317,22 +313,22 @@ def _product(schedule: Schedule, item: Row | None) -> Product:
         hour_bucket=schedule.slot or 0,
         sync_status=_status(schedule, item),
         last_sync_at=synced_at.astimezone(UTC) if synced_at else None,
-        last_successful_sync=_success_on(schedule),
+        last_successful_sync=kept.success_on,
         consecutive_failures=schedule.failures,
         last_error=cut(schedule.last_error.partition("\n")[0], ERROR_LIMIT) if schedule.last_error else None,
         is_active=schedule.is_active,
         last_boeing_hash=schedule.fingerprint,
-        last_price=None if kept.get("price") is None else Decimal(str(kept["price"])),
-        last_quantity=kept.get("quantity"),
+        last_price=kept.price,
+        last_quantity=kept.quantity,
         created_at=schedule.created_at.astimezone(UTC),
     )
 
 
-def _synced_at(schedule: Schedule, item: Row | None, kept: dict[str, Any]) -> datetime | None:
+def _synced_at(schedule: Schedule, item: Row | None, kept: Kept) -> datetime | None:
     """When it was last tried to sync it. An item that was skipped, because this day's sync had been, is no try."""
     if item is not None and item.started_at is not None and item.outcome != "skipped":
         return item.started_at
-    return datetime.fromisoformat(kept["synced_at"]) if kept.get("synced_at") else schedule.last_success_at
+    return kept.synced_at or schedule.last_success_at
 
 
 def _status(schedule: Schedule, item: Row | None) -> SyncStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from hashlib import md5
 from typing import Annotated, Any, TypeAlias
@@ -26,6 +27,16 @@ class Offer(Struct, frozen=True):
     @property
     def hash(self) -> str:
         return md5(f"{_told(self.price)} {self.quantity} {self.in_stock}".encode(), usedforsecurity=False).hexdigest()
+
+
+class Kept(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the schedule of a product remembers: its last offer, and when that came."""
+
+    price: Decimal | None = None
+    quantity: int | None = None
+    in_stock: bool | None = None
+    success_on: date | None = None
+    synced_at: datetime | None = None
 
 
 class _Entry(Struct, frozen=True):

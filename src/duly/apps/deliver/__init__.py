@@ -39,7 +39,4 @@ plugin = Plugin(name="deliver", doc="HTTP requests that fall due.", settings=Del
 
 # Registers the task `http` on an app.
 http_on = plugin.on
-
-
-def __getattr__(name: str) -> Any:
-    return alone(globals(), plugin, name, http=lambda made: made)
+__getattr__ = alone(globals(), plugin, http=lambda made: made)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from duly.apps.messages import MessagesSettings
-from duly.apps.messages.broker import trouble
+from duly.apps.messages.settings import broker_trouble
 from duly.config import section
 
 log = logging.getLogger("duly.demo")
@@ -26,7 +26,7 @@ QUEUE, RETRY, REVIEW = (f"duly-demo-{os.getpid()}.{name}" for name in ("orders",
 def reachable() -> str | None:
     """The URL of the broker in the settings; None if it cannot be reached, or its client is not installed."""
     url = section(MessagesSettings).rabbitmq_url
-    return url if trouble(url) is None else None
+    return url if broker_trouble(url) is None else None
 
 
 @contextmanager

@@ -55,7 +55,4 @@ plugin = shipped(
 
 # Registers the tasks `enrichment.product` and `enrichment.image` on an app.
 enrichment_on = plugin.on
-
-
-def __getattr__(name: str) -> Any:
-    return alone(globals(), plugin, name, enrichment=lambda made: made)
+__getattr__ = alone(globals(), plugin, enrichment=lambda made: made)

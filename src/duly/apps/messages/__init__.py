@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
-from duly.apps.messages.broker import lacking
-from duly.apps.messages.settings import MessagesSettings, checks, is_broker_named
+from duly.apps.messages.settings import MessagesSettings, checks, is_broker_named, lacking
 from duly.core.errors import ConfigError
 from duly.plugin import Screen
 
@@ -51,7 +50,4 @@ plugin = shipped(
 
 # Registers the task `message_retry` on an app; its workers connect to the broker.
 message_retry_on = plugin.on
-
-
-def __getattr__(name: str) -> Any:
-    return alone(globals(), plugin, name, messages=lambda made: made)
+__getattr__ = alone(globals(), plugin, messages=lambda made: made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from duly.bridge.names import queue_problem
 from duly.config import sources
 from duly.core.errors import ConfigError
 from duly.plugin import Finding, Section, setting
+
+PATIENCE = 2  # seconds that a broker has to answer `duly doctor`
 
 
 class QueueRules(Struct, frozen=True):
@@ -90,13 +93,35 @@ def is_broker_named() -> bool:
     return "rabbitmq_url" in sources(kind=MessagesSettings)
 
 
+def lacking(error: ModuleNotFoundError) -> str:
+    """The package that a missing module belongs to."""
+    module = (error.name or "").partition(".")[0]
+    return {"google": "protobuf"}.get(module, module)
+
+
+def broker_trouble(url: str) -> str | None:
+    """What keeps us from this broker, in a line; None when it answers."""
+    try:
+        import pika
+
+        parameters = pika.URLParameters(url)
+        parameters.socket_timeout = parameters.stack_timeout = PATIENCE
+        logging.getLogger("pika").setLevel(logging.CRITICAL)
+        pika.BlockingConnection(parameters).close()
+    except ModuleNotFoundError as error:
+        return f"{lacking(error)} is not installed: pip install 'duly[rabbitmq]'"
+    except Exception as error:  # pika has many ways to say that nobody is there
+        from duly.bridge.link import words
+
+        return f"it does not answer: {words(error)}"
+    return None
+
+
 def checks(settings: MessagesSettings, _: Mapping[str, int]) -> Iterator[Finding]:
     """Find a broker that was set and does not answer."""
     if is_broker_named():
-        from duly.apps.messages.broker import trouble
-
         place = settings.shown()["rabbitmq_url"]
-        if wrong := trouble(settings.rabbitmq_url):
+        if wrong := broker_trouble(settings.rabbitmq_url):
             yield Finding("bad", "messages", f"{place}: {wrong}", "is RabbitMQ up, and RABBITMQ_URL right?")
         else:
             yield Finding("ok", "messages", f"{place} answers")

@@ -53,7 +53,4 @@ plugin = shipped(
 
 # Registers the task `remind` on an app. Retries are the app's settings: 3 tries, 60 s and doubling by default.
 reminders_on = plugin.on
-
-
-def __getattr__(name: str) -> Any:
-    return alone(globals(), plugin, name, reminders=lambda made: made, remind=lambda made: made.task)
+__getattr__ = alone(globals(), plugin, reminders=lambda made: made, remind=lambda made: made.task)

@@ -20,6 +20,7 @@ from duly.core.shown import Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.outbound.interrupt import uninterrupted
 from duly.tasks import puttable
+from duly.tasks.checks import checked_moment
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
@@ -126,7 +127,8 @@ class Reminders:
     ) -> tuple[Reminder, ...]:
         """Newest first, without their attempts: those with this status, to be called from `since` to before `until`."""
         found: list[Row] = []
-        limits = {"since": moment("since", since), "until": moment("until", until)}
+        given = {"since": since, "until": until}
+        limits = {name: None if at is None else checked_moment(name, at) for name, at in given.items()}
         while len(found) < most:
             before = found[-1].id if found else None
             page = self.page(None, status, before=before, most=min(most - len(found), PAGE), **limits)
@@ -200,17 +202,6 @@ class Reminders:
             vapi_call_id=row.result["vapi_call_id"] if row.result else None,
             attempts=tuple(tries),
         )
-
-
-def moment(field: str, given: datetime | str | None) -> datetime | None:
-    """A time that was given with its zone, as text or as a value."""
-    try:
-        at = datetime.fromisoformat(given) if isinstance(given, str) else given
-    except ValueError:
-        raise InputError(field, f"must be a time such as 2026-12-01T09:00+01:00, got {given!r:.40}") from None
-    if at is not None and at.tzinfo is None:
-        raise InputError(field, "must say its zone, such as 2026-12-01T09:00+01:00")
-    return at
 
 
 def status_of(row: Row) -> Status:
