@@ -11,6 +11,7 @@ import signal
 import tempfile
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from duly.apps.birthdays import birthdays_on
@@ -68,7 +69,7 @@ def run_demo(seconds: float | None) -> None:
         )  # fmt: skip
         if broker:
             message_retry_on(app)
-            stack.enter_context(messages.orders(broker))
+            stack.enter_context(scenes.beside(partial(messages.orders, broker), "duly-shop"))
         else:
             app.offered[retry_service.name] = retry_service
         worker = app.worker()

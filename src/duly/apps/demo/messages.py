@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -29,26 +28,14 @@ def reachable() -> str | None:
     return url if broker_trouble(url) is None else None
 
 
-@contextmanager
-def orders(url: str) -> Iterator[None]:
-    """Consume orders on a thread until the end of the block, and send those that fail to the retry service."""
-    over = threading.Event()
+def orders(url: str, over: threading.Event) -> None:
+    """Consume orders, and send those that fail to the retry service."""
+    import pika
 
-    def run() -> None:
-        import pika
-
-        while not over.is_set():
-            with suppress(pika.exceptions.AMQPError, OSError):
-                _work(pika.BlockingConnection(pika.URLParameters(url)), over)
-            over.wait(1)
-
-    thread = threading.Thread(target=run, name="duly-shop", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(5)
+    while not over.is_set():
+        with suppress(pika.exceptions.AMQPError, OSError):
+            _work(pika.BlockingConnection(pika.URLParameters(url)), over)
+        over.wait(1)
 
 
 def _work(connection: Any, over: threading.Event) -> None:

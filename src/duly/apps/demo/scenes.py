@@ -5,8 +5,9 @@ A scene is a generator: it does something, and yields the time at which it wants
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count, cycle, islice
 
@@ -59,6 +60,19 @@ FAILS_ONCE = "oliver"  # the first message to this person fails
 
 CATALOG = 240  # products, ten in each slot
 FEW, EVERY = 3, timedelta(seconds=10)
+
+
+@contextmanager
+def beside(run: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Run this on a thread until the end of the block, where the event is set."""
+    over = threading.Event()
+    thread = threading.Thread(target=run, args=(over,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(5)
 
 
 class Scenario:

@@ -7,16 +7,18 @@ import threading
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.layout import Layout
 from rich.live import Live
+from rich.padding import Padding
 from rich.text import Text
 
 from duly.apps.demo.events import DemoEvent, EventLog
+from duly.apps.demo.scenes import beside
 from duly.cli import words
 from duly.core.errors import DulyError
 from duly.core.shown import JobRow, Row
@@ -40,10 +42,9 @@ MARKS = {
 @contextmanager
 def view(app: Duly, worker: Worker, step: Callable[[], None], probe_url: str | None) -> Iterator[None]:
     """Show what happens until the end of the block, and call `step` meanwhile."""
-    over = threading.Event()
     shown = Screen(app, probe_url) if sys.stdout.isatty() else Lines(app, probe_url)
 
-    def look() -> None:
+    def look(over: threading.Event) -> None:
         try:
             with shown:
                 while not over.is_set():
@@ -54,14 +55,10 @@ def view(app: Duly, worker: Worker, step: Callable[[], None], probe_url: str | N
         except (DulyError, OSError):  # nobody listens any more, or the database went away
             worker.stop()
 
-    looking = threading.Thread(target=look, name="duly-view", daemon=True)
-    looking.start()
-    try:
+    with ExitStack() as stack:
+        stack.callback(shown.conclude)
+        stack.enter_context(beside(look, "duly-view"))
         yield
-    finally:
-        over.set()
-        looking.join(5)
-        shown.conclude()
 
 
 class Lines:
@@ -122,9 +119,9 @@ class Screen(Lines):
 
     def picture(self, now: datetime) -> RenderableType:
         width, height = self._console.size
-        upcoming = Layout(_upcoming(self.log.upcoming()[:height], now), ratio=1, minimum_size=3)
-        happened = Layout(_happened(list(self._events)), ratio=2)
-        both = Layout(ratio=1)
+        table = Padding(_upcoming(self.log.upcoming()[:height], now), (0, 2, 0, 0))
+        upcoming, happened = Layout(table, ratio=2, minimum_size=3), Layout(_happened(list(self._events)), ratio=5)
+        both = Layout()
         if width >= words.ROOMY:
             both.split_row(upcoming, happened)
         else:

@@ -17,7 +17,7 @@ question is an event of its row, written in the transaction that settles the row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duly import Duly
 from duly.apps import alone, shipped

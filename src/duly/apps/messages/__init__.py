@@ -14,7 +14,7 @@ Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duly import Duly
 from duly.apps import alone, shipped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from duly import Attempt, Duly, GiveUp, Snooze
 from duly.apps.messages.intake import MessageIntake
@@ -26,27 +27,25 @@ class RetryFailed(DulyError):
     """A message could not be published to its queue."""
 
 
+@dataclass(frozen=True)
 class Dispatch:
     """Publishes what is due and decides what the broker's answer means for the row."""
 
-    def __init__(
-        self, app: Duly, settings: MessagesSettings, rows: Rows, metrics: Metrics, wire: Wire, intake: MessageIntake
-    ) -> None:
-        self._app = app
-        self._settings = settings
-        self._rows = rows
-        self._metrics = metrics
-        self._wire = wire
-        self._intake = intake
+    app: Duly
+    settings: MessagesSettings
+    rows: Rows
+    metrics: Metrics
+    wire: Wire
+    intake: MessageIntake
 
     def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
         """Publish these, each to its queue or to review; what became of each."""
         verdicts: list[Verdict | Exception | None] = [None] * len(rows)
         out: list[tuple[int, Outgoing]] = []
-        is_traced = self._app.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
+        is_traced = self.app.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             if row.is_undecided and not row.is_sent_back:
-                verdicts[place] = self._intake.decide(row, attempt)
+                verdicts[place] = self.intake.decide(row, attempt)
                 continue
             try:
                 if reason := _why_review(row, attempt):
@@ -58,7 +57,7 @@ class Dispatch:
                     out.append((place, self._again(row, attempt, is_traced)))
             except (BadProperties, ValueError) as error:
                 verdicts[place] = GiveUp(f"it cannot be published: {error}")
-        receipts = self._wire.publish([outgoing for _, outgoing in out])
+        receipts = self.wire.publish([outgoing for _, outgoing in out])
         left: list[tuple[int, Outgoing, str]] = []
         for (place, _), receipt in zip(out, receipts, strict=True):
             row, attempt = rows[place], attempts[place]
@@ -67,7 +66,7 @@ class Dispatch:
             if isinstance(verdicts[place], RetryFailed) and is_last:
                 reason = clean(str(verdicts[place]), 1_000)
                 left.append((place, self._for_review(row, attempt, reason), reason))
-        for (place, _, reason), receipt in zip(left, self._wire.publish([each[1] for each in left]), strict=True):
+        for (place, _, reason), receipt in zip(left, self.wire.publish([each[1] for each in left]), strict=True):
             verdicts[place] = self._judge(rows[place], attempts[place], receipt, reason)
         return verdicts
 
@@ -75,18 +74,18 @@ class Dispatch:
         self, row: Message, attempt: Attempt, receipt: Receipt, reason: str | None
     ) -> Verdict | Exception | None:
         """`reason` is why it went to review; None when it went to its own queue."""
-        label = self._rows.label_for(row.queue)
+        label = self.rows.label_for(row.queue)
         match receipt.what:
             case "confirmed" if reason is None:
-                self._metrics.executed.labels(label, "success").inc()
-                self._metrics.drift.observe(self._lateness(attempt))
+                self.metrics.executed.labels(label, "success").inc()
+                self.metrics.drift.observe(self._lateness(attempt))
                 if attempt.revivals:  # a person has sent it back from review, where it has a copy
-                    self._wire.withdraw(attempt.id)
+                    self.wire.withdraw(attempt.id)
                 log.debug("message %s is back in %s", row.message_id, row.queue, extra=about(row, attempt))
                 return None
             case "confirmed":
                 if row.problem is None and row.is_exhausted:
-                    self._metrics.exhausted.labels(label).inc()
+                    self.metrics.exhausted.labels(label).inc()
                 log.warning("message %s goes to review: %s", row.message_id, reason, extra=about(row, attempt))
                 return GiveUp(reason)
             case "unknown":
@@ -95,23 +94,23 @@ class Dispatch:
                 log.info("message %s waits: %s", row.message_id, receipt.why, extra=about(row, attempt))
                 return Snooze(2.0 + random.random())  # noqa: S311
             case _:
-                self._metrics.executed.labels(label, "failed").inc()
+                self.metrics.executed.labels(label, "failed").inc()
                 return RetryFailed(receipt.why)
 
     def _lateness(self, attempt: Attempt) -> float:
         is_first = attempt.number == 1 and not attempt.revivals
         since = attempt.planned_at if is_first else attempt.due_at
-        return max((self._app.clock.now() - since).total_seconds(), 0.0)
+        return max((self.app.clock.now() - since).total_seconds(), 0.0)
 
     def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
         properties = row.again()
-        if is_traced and (trace := self._app.telemetry.follow(f"publish {row.queue}", attempt.item)):
+        if is_traced and (trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item)):
             properties = properties.with_headers({"traceparent": trace})
         key = row.queue if row.routing_key is None else row.routing_key
         return Outgoing(attempt.id, key, properties, row.body, row.exchange)
 
     def _for_review(self, row: Message, attempt: Attempt, reason: str) -> Outgoing:
-        return Outgoing(attempt.id, self._settings.manual_review_queue, row.for_review(reason), row.body)
+        return Outgoing(attempt.id, self.settings.manual_review_queue, row.for_review(reason), row.body)
 
 
 def _why_review(row: Message, attempt: Attempt) -> str | None:

@@ -6,7 +6,8 @@ import itertools
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import msgspec
@@ -34,16 +35,16 @@ LOOK_AGAIN = 1.0
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
+@dataclass(frozen=True)
 class MessageIntake:
     """Makes rows of deliveries. A row for each message, whatever it holds."""
 
-    def __init__(self, app: Duly, settings: MessagesSettings, rows: Rows, metrics: Metrics, wire: Wire) -> None:
-        self._app = app
-        self._settings = settings
-        self._rows = rows
-        self._metrics = metrics
-        self._wire = wire
-        self._marks = itertools.count(1)
+    app: Duly
+    settings: MessagesSettings
+    rows: Rows
+    metrics: Metrics
+    wire: Wire
+    marks: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # of messages that get no row
 
     def keep(self, deliveries: Sequence[Delivery]) -> None:
         """Make these durable, all of them: what cannot be retried too, for a person to look at."""
@@ -69,9 +70,9 @@ class MessageIntake:
             if armed.is_begun:
                 undecided.append(self._look_later(item))
             elif armed.how == "known":
-                self._metrics.repeated.inc()
+                self.metrics.repeated.inc()
         if undecided:
-            self._app.store.put(undecided)
+            self.app.store.put(undecided)
 
     def _armed(self, items: Sequence[NewItem]) -> list[Armed]:
         rows: dict[str | None, NewItem] = {item.key: item for item in items}
@@ -79,28 +80,28 @@ class MessageIntake:
         def again(old: bytes, item: NewItem) -> NewItem:
             assert item.version is not None
             message = merged(old, item.args, item.version)
-            rows[item.key] = replace(self._rows.of(message, self._app.clock.now()), trace=item.trace)
+            rows[item.key] = replace(self.rows.of(message, self.app.clock.now()), trace=item.trace)
             return rows[item.key]
 
-        armed = self._app.store.arm(items, again)
+        armed = self.app.store.arm(items, again)
         for item, answer in zip(items, armed, strict=True):
             if answer.how == "known":
                 continue
             if item.version is None:
-                self._metrics.invalid.inc()
+                self.metrics.invalid.inc()
             elif rows[item.key].rank == TASK_RANK:
-                self._metrics.scheduled.labels(label(item.queue)).inc()
+                self.metrics.scheduled.labels(label(item.queue)).inc()
         return armed
 
     def _look_later(self, item: NewItem) -> NewItem:
         """It may have failed again before we noted that its retry was out: whoever runs this finds out."""
         message = replace(msgspec.json.decode(item.args, type=Message), is_undecided=True)
-        later = self._app.clock.now() + timedelta(seconds=LOOK_AGAIN)
+        later = self.app.clock.now() + timedelta(seconds=LOOK_AGAIN)
         return replace(item, args=codec.encode(message), key=None, version=None, rank=TASK_RANK, due_at=later)
 
     def decide(self, row: Message, attempt: Attempt) -> Verdict | None:
         """Find out about a message that came while its row was under way; a verdict for what asks again later."""
-        item = self._rows.of(replace(row, is_undecided=False), self._app.clock.now())
+        item = self.rows.of(replace(row, is_undecided=False), self.app.clock.now())
         try:
             (armed,) = self._armed([replace(item, trace=attempt.item.trace)])
         except DulyError as error:
@@ -109,7 +110,7 @@ class MessageIntake:
         if armed.is_begun:
             return Snooze(LOOK_AGAIN)
         if armed.how == "known":
-            self._metrics.repeated.inc()
+            self.metrics.repeated.inc()
         return None
 
     def _item_of(self, delivery: Delivery) -> NewItem:
@@ -124,16 +125,16 @@ class MessageIntake:
     def _item(self, delivery: Delivery) -> NewItem:
         content_type, problem = delivery.properties.text("content_type"), delivery.properties.problem
         asked = Invalid(problem) if problem else contract.read(delivery.body, content_type)
-        if isinstance(asked, RetryRequest) and asked.queue == self._settings.retry_queue:
+        if isinstance(asked, RetryRequest) and asked.queue == self.settings.retry_queue:
             asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself", asked.queue)
         if isinstance(asked, Invalid):
             return self._invalid_item(delivery, asked.problem, asked.queue)
-        if len(delivery.body) > self._settings.message_max_bytes:
+        if len(delivery.body) > self.settings.message_max_bytes:
             problem = f"it has {len(delivery.body):,} bytes, more than is kept of a message"
             return self._invalid_item(delivery, problem, asked.queue)
-        now = self._app.clock.now()
+        now = self.app.clock.now()
         properties = original(delivery.properties, delivery.body)
-        most = self._rows.retries(asked.queue) if asked.max_retries is None else asked.max_retries
+        most = self.rows.retries(asked.queue) if asked.max_retries is None else asked.max_retries
         exchange, routing_key = stated_route(properties)
         count = max(asked.retry_count, stated_count(properties, asked.message_id))
         message = Message(
@@ -150,28 +151,28 @@ class MessageIntake:
         )
         trace = properties.header("traceparent")
         is_trace = isinstance(trace, str) and _TRACE.fullmatch(trace)
-        return replace(self._rows.of(message, now), trace=trace if is_trace else None)
+        return replace(self.rows.of(message, now), trace=trace if is_trace else None)
 
     def _invalid_item(self, delivery: Delivery, problem: str, queue: str = "") -> NewItem:
         """A row for what nobody can retry, with its bytes, and the queue that it names."""
         problem = clean(problem, 1_000)
         log.warning("a message cannot be retried: %s", problem, extra={"queue": queue})
-        if len(delivery.body) > self._settings.message_max_bytes:
+        if len(delivery.body) > self.settings.message_max_bytes:
             # More than a row holds: the broker's review queue has all of it, the row only tells.
             self._send_aside(delivery, problem, queue)
             message = Message(payload="", problem=problem, is_in_review=True, named_queue=queue)
         else:
             payload, raw = b64encode(delivery.body).decode(), b64encode(delivery.properties.raw()).decode()
             message = Message(payload=payload, properties=raw, problem=problem, named_queue=queue)
-        return self._rows.invalid(message, self._app.clock.now())
+        return self.rows.invalid(message, self.app.clock.now())
 
     def _send_aside(self, delivery: Delivery, problem: str, queue: str) -> None:
         told: dict[str, str | int] = {"x-review-reason": problem}
         if queue:
             told["x-original-queue"] = queue
         properties = fitting(prepared(delivery.properties), told)
-        mark = -next(self._marks)
-        outgoing = Outgoing(mark, self._settings.manual_review_queue, properties, delivery.body)
-        (receipt,) = self._wire.publish([outgoing])
+        mark = -next(self.marks)
+        outgoing = Outgoing(mark, self.settings.manual_review_queue, properties, delivery.body)
+        (receipt,) = self.wire.publish([outgoing])
         if receipt is not CONFIRMED:
             raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")
