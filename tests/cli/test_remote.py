@@ -200,7 +200,8 @@ def test_a_schedule_is_made_listed_and_acted_upon(remote: Remote, local: Remote)
     (known,) = told(local("schedules", "--json"))
     assert row == known
     number = str(row["id"])
-    assert remote("schedules", "pause", number).stdout == f"paused: {number}\n"
+    assert remote("schedules", "pause", number, number).stdout == f"paused: {number}\n"
+    assert local("schedules", "pause", number, number).stdout == f"paused: {number}\n"
     assert "paused" in remote("schedules").stdout
     assert told(remote("schedules", "--state", "paused", "--json"))[0]["id"] == row["id"]
     assert remote("schedules", "resume", number).stdout == f"resumed: {number}\n"

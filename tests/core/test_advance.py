@@ -306,43 +306,43 @@ def acts(revision: Revision) -> list[tuple[str, str]]:
 
 
 def test_a_paused_schedule_has_nothing_to_come() -> None:
-    revision = paused(a_schedule(), after(5), "ana")
+    revision = paused(a_schedule(), (), after(5), "ana")
     assert revision.schedule == a_schedule(paused_at=after(5), next_at=None)
     assert acts(revision) == [("schedule.paused", "ana")]
-    assert paused(revision.schedule, after(9), "ana") == Revision(revision.schedule), "once is enough"
+    assert paused(revision.schedule, (), after(9), "ana") == Revision(revision.schedule), "once is enough"
 
 
 def test_a_resumed_schedule_goes_on_from_now() -> None:
     stopped = a_schedule(paused_at=after(-86_400), next_at=None)
-    revision = resumed(stopped, after(5), "ana")
+    revision = resumed(stopped, (), after(5), "ana")
     assert revision.schedule == a_schedule(next_at=after(3600))
     assert acts(revision) == [("schedule.resumed", "ana")]
-    assert resumed(a_schedule(), after(5), "ana") == Revision(a_schedule())
+    assert resumed(a_schedule(), (), after(5), "ana") == Revision(a_schedule())
 
 
 def test_resuming_does_not_reactivate_and_reactivating_does_not_resume() -> None:
     both = a_schedule(paused_at=after(-5), broken_at=after(-5), next_at=None)
-    assert resumed(both, NOW, "ana").schedule.next_at is None
-    assert reactivated(both, NOW, "ana").schedule.next_at is None
+    assert resumed(both, (), NOW, "ana").schedule.next_at is None
+    assert reactivated(both, (), NOW, "ana").schedule.next_at is None
 
 
 def test_a_reactivated_schedule_starts_with_a_clean_sheet() -> None:
     broken = a_schedule(broken_at=after(-5), next_at=None, failures=5, last_error="busy\nTraceback")
-    revision = reactivated(broken, after(5), "ana")
+    revision = reactivated(broken, (), after(5), "ana")
     assert revision.schedule == a_schedule(next_at=after(3600), last_error="busy\nTraceback")
     assert acts(revision) == [("schedule.reactivated", "ana")]
     assert told(revision)[0] | {"failures": 5, "error": "busy"} == told(revision)[0]
-    silent = reactivated(replace(broken, last_error=None), after(5), "ana")
+    silent = reactivated(replace(broken, last_error=None), (), after(5), "ana")
     assert told(silent)[0]["error"] == ""
 
 
 def test_an_active_schedule_cannot_be_reactivated() -> None:
     with pytest.raises(WrongState, match="schedule 3 is active"):
-        reactivated(a_schedule(), NOW, "ana")
+        reactivated(a_schedule(), (), NOW, "ana")
 
 
 def test_running_now_is_one_more_and_leaves_the_plan_alone() -> None:
-    revision = run_now(a_schedule(paused_at=NOW, next_at=None), after(5), "ana")
+    revision = run_now(a_schedule(paused_at=NOW, next_at=None), (), after(5), "ana")
     assert (revision.schedule, revision.occurrences) == (a_schedule(paused_at=NOW, next_at=None), (after(5),))
     assert acts(revision) == [("schedule.run_now", "ana")]
 
@@ -351,8 +351,8 @@ def test_running_now_is_one_more_and_leaves_the_plan_alone() -> None:
 def test_one_at_a_time_is_one_at_a_time_for_people_too(overlap: Any, state: Any) -> None:
     live = replace(waiting(), state=state)
     with pytest.raises(WrongState, match=rf"overlap: {overlap}.*item {live.id} is {state}"):
-        run_now(a_schedule(overlap=overlap), after(5), "ana", [live])
-    assert run_now(a_schedule(overlap="allow"), after(5), "ana", [live]).occurrences == (after(5),)
+        run_now(a_schedule(overlap=overlap), [live], after(5), "ana")
+    assert run_now(a_schedule(overlap="allow"), [live], after(5), "ana").occurrences == (after(5),)
 
 
 def test_what_runs_goes_on_when_its_schedule_is_changed_or_removed() -> None:

@@ -219,3 +219,70 @@ def test_another_users_schedule_is_not_found(app: Duly) -> None:
         act(bob)
     done = ("created", "changed", "paused", "resumed", "run_now", "removed")
     assert actions(app, f"schedule:{made.id}") == [("bob", f"schedule.{what}") for what in done]
+
+
+# -- ids
+
+BEYOND = (2**63, 2**200, -(2**64))  # numbers that no database can hold as an id
+
+
+@pytest.mark.parametrize("number", BEYOND)
+def test_a_number_that_no_id_can_be_is_just_not_there(app: Duly, number: int) -> None:
+    verbs, job = app.verbs, app.job("ring", [])
+    acts: dict[str, Callable[[], Any]] = {
+        f"there is no item {number}": lambda: verbs.items.find(LOCAL, number),
+        f"there is no item {number}.": lambda: verbs.items.show(LOCAL, number),
+        f"there is no item {number}..": lambda: app.read.story(number),
+        f"there is no item {number}...": lambda: verbs.items.again(LOCAL, number),
+        f"there is no item {number}....": lambda: verbs.items.edit(LOCAL, number, rank=1),
+        f"there is no item {number}.....": lambda: app.cancel(number),
+        f"there is no item {number}......": lambda: app.retry(number),
+        f"there is no item {number}.......": lambda: app.discard(number),
+        f"there is no schedule {number}": lambda: app.schedules.get(number),
+        f"there is no schedule {number}.": lambda: app.schedules.change(number, rank=1),
+        f"there is no schedule {number}..": lambda: app.schedules.pause(number),
+        f"there is no schedule {number}...": lambda: app.schedules.reactivate(number, discard=True),
+        f"there is no job {number}": lambda: verbs.jobs.show(LOCAL, number),
+        f"there is no job {number}.": lambda: verbs.jobs.remove(LOCAL, number),
+        f"there is no job {number}..": lambda: verbs.job_rows.page(LOCAL, number),
+        f"there is no job {number}...": lambda: verbs.history.look(LOCAL, job_id=number),
+        f"there is no act {number}": lambda: verbs.acts.cancel(LOCAL, number),
+        f"has no row with the id {number}": lambda: verbs.jobs.reprocess(LOCAL, job.id, ids=[number]),
+    }
+    for problem, act in acts.items():
+        with pytest.raises(DoesNotExist, match=problem.rstrip(".")):
+            act()
+    assert verbs.items.act(LOCAL, "cancel", [number], skip=True) == []
+    assert app.schedules.occurrences(number) == []
+    assert verbs.job_rows.pending(LOCAL, job_ids=[number]) == []
+    for name in ("job_id", "schedule_id"):
+        with pytest.raises(InputError, match=f"{name}: "):
+            verbs.acts.count(LOCAL, {name: number})
+
+
+def test_a_verb_takes_a_thousand_ids_at_most_whatever_the_door(app: Duly) -> None:
+    many = range(1, 1_002)
+    schedules, job = app.verbs.schedules, app.job("ring", [])
+    for act in (
+        lambda: app.cancel(*many), lambda: app.retry(*many), lambda: app.discard(*many),
+        lambda: app.verbs.items.act(LOCAL, "cancel", many, skip=True), lambda: app.schedules.pause(*many),
+        lambda: schedules.act(LOCAL, "pause", many), lambda: schedules.reactivate(LOCAL, *many, discard=True),
+        lambda: app.verbs.jobs.reprocess(LOCAL, job.id, ids=many),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="ids: must be 1 to 1,000 ids"):
+            act()
+    assert (app.cancel(), app.schedules.pause()) == ([], [])
+
+
+def test_an_id_that_is_given_twice_counts_once(app: Duly) -> None:
+    item_id = app.task_named("ring").at(AT).put(phone="+1").id
+    schedule_id = app.schedules.create("ring", "every 1h", {"phone": "+1"}, key="k").id
+    assert app.cancel(item_id, item_id) == [item_id]
+    assert app.verbs.schedules.act(LOCAL, "pause", [schedule_id, schedule_id]) == [schedule_id]
+    assert app.schedules.resume(schedule_id, schedule_id) == [schedule_id]
+    assert len(actions(app, f"item:{item_id}")) == 1
+    assert len(actions(app, f"schedule:{schedule_id}")) == 3
+    job = app.job("ring", [{"phone": "+1"}])
+    (row,) = app.verbs.job_rows.page(LOCAL, job.id)
+    app.cancel(row.id)
+    assert app.verbs.jobs.reprocess(LOCAL, job.id, ids=[row.id, row.id]) == 1

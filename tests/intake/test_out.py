@@ -12,6 +12,7 @@ import pytest
 from duly import Duly
 from duly.core.errors import DoesNotExist, WrongState
 from duly.errors import InputError
+from duly.intake.exports import exported_differences
 from duly.intake.mending import mend, mend_row, refused
 from duly.testing import World
 from duly.verbs import LOCAL
@@ -164,16 +165,15 @@ def test_a_job_is_compared_with_a_file_cell_by_cell(app: Duly, world: World) -> 
     job = send(app, "title,sku\ncup,1\npot,2\n")
     world.run()
     file = io.BytesIO(b'title,found,other\ncup,cup,x\npan,"[1, 2]",y\nmore,more,z\n')
-    told = [
-        (each.row, each.column, each.ours, each.theirs)
-        for each in app.exports.differences(LOCAL, job.id, file, "old.csv")
-    ]
+    export = io.BytesIO(b"".join(app.exports.whole(LOCAL, job.id, "csv")))
+    told = [(each.row, each.column, each.ours, each.theirs) for each in exported_differences(export, file, "old.csv")]
     assert told == [
         (2, "title", "pot", "pan"), (2, "found", "pot", "[1, 2]"), (3, None, "", "is there"),
     ]  # fmt: skip
     plain = app.job("keep", [{"a": True, "b": [1]}, {"a": 2.0}])
     same = io.BytesIO(b"a,b\ntrue,[1]\n2,\n")
-    assert list(app.exports.differences(LOCAL, plain.id, same, "old.csv")) == []
+    export = io.BytesIO(b"".join(app.exports.whole(LOCAL, plain.id, "csv")))
+    assert list(exported_differences(export, same, "old.csv")) == []
 
 
 def test_views_tell_of_jobs_and_rows_in_the_words_of_their_lists(app: Duly, world: World) -> None:

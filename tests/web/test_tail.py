@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from duly import Duly
+from duly.verbs import audit as room
 from duly.verbs import local
-from duly.verbs import tail as room
-from duly.verbs.tail import Tail
+from duly.verbs.audit import Tail
 from tests.process.fleet import until
 
 

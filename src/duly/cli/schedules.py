@@ -168,8 +168,8 @@ def _act(name: str, action: ScheduleAction, doc: str, done: str) -> None:
     @options.side
     def command(ids: tuple[int, ...]) -> None:
         with side() as api:
-            api.act_on_schedules(action, *ids)
-        click.echo(f"{done}: {', '.join(map(str, ids))}")
+            changed = api.act_on_schedules(action, *ids)
+        click.echo(f"{done}: {', '.join(map(str, changed))}")
 
 
 _act("pause", "pause", "Create no more items until the schedules are resumed.", "paused")

@@ -152,17 +152,17 @@ def _skipped(schedule: Schedule, missed: Missed, why: str) -> NewAuditLine | Non
     return note(schedule, "schedule.skipped", "duly", {**details, "isMore": True} if missed.is_more else details)
 
 
-# -- a person's acts
+# -- a person's acts: what each makes of a schedule, of which these items are live
 
 
-def paused(schedule: Schedule, now: datetime, actor: str) -> Revision:
+def paused(schedule: Schedule, _: Sequence[Item], now: datetime, actor: str) -> Revision:
     if schedule.paused_at is not None:
         return Revision(schedule)
     moved = replace(schedule, paused_at=now, next_at=None)
     return Revision(moved, notes=(note(schedule, "schedule.paused", actor),))
 
 
-def resumed(schedule: Schedule, now: datetime, actor: str) -> Revision:
+def resumed(schedule: Schedule, _: Sequence[Item], now: datetime, actor: str) -> Revision:
     """Go on from now; occurrences during the pause are not made up for."""
     if schedule.paused_at is None:
         return Revision(schedule)
@@ -172,9 +172,9 @@ def resumed(schedule: Schedule, now: datetime, actor: str) -> Revision:
 
 def reactivated(
     schedule: Schedule,
+    live: Sequence[Item],
     now: datetime,
     actor: str,
-    live: Sequence[Item] = (),
     failed: Item | None = None,
     is_run: bool = False,
 ) -> Revision:
@@ -195,7 +195,7 @@ def reactivated(
     return Revision(moved, (now,) if is_run else (), tuple(changes), (line,))
 
 
-def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] = ()) -> Revision:
+def run_now(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
     """Make one more item now, beside the plan. Where items must not overlap, it is refused while another is live."""
     others = [item for item in live if schedule.overlap != "allow" and item.planned_at != now]
     for item in others:

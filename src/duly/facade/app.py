@@ -23,14 +23,13 @@ from duly.core.section import Section
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Row
 from duly.engine.equipment import Companion, Equipment
-from duly.facade.acts import acts_task
 from duly.facade.endings import Endings
 from duly.facade.given import GivenSettings
 from duly.facade.jobs import RunningJob
 from duly.facade.policies import Anything, BatchPolicies, Policies, Register, check_source, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
-from duly.intake.tasks import ingest_task, jobs_task, scan_task, tidy_task
+from duly.intake.tasks import OwnTasks
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -39,9 +38,9 @@ from duly.tasks.puttable import ItemRow, Puttable, TaskBackend
 from duly.tasks.task import Task
 from duly.telemetry.telemetry import Telemetry
 from duly.verbs import LOCAL, VerbContext, Verbs
+from duly.verbs.files import SCAN
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
-from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -109,13 +108,7 @@ class Duly:
         self.system: dict[str, Task[..., Any]] = {}
         self.sources: list[FileSource] = []  # where plug-ins can fetch files from
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
-        for task in (
-            acts_task(self._backend, self.verbs),
-            ingest_task(self._backend, lambda: self.intake),
-            jobs_task(self._backend, lambda: self.intake),
-            scan_task(self._backend, lambda: self.intake),
-            tidy_task(self._backend, lambda: self.intake),
-        ):
+        for task in OwnTasks(self.verbs, lambda: self.intake).tasks(self._backend):
             self.system[task.name] = task
         self._schedule_scans(self.verbs.context.job_settings)
 

@@ -1,4 +1,4 @@
-"""Rows go out: a whole job as the grid shows it, what has to be mended, and how a job differs from another's file.
+"""Rows go out: a whole job as the grid shows it, what has to be mended, and how a job differs from a file.
 
 Everything flows from the database to the file a portion at a time. Nothing is computed again, and what is masked for
 people is masked here too, so an export says cell by cell what the grid says.
@@ -42,7 +42,8 @@ class Exports:
 
     def whole(self, who: Principal, job_id: int, format: str) -> Iterator[bytes]:
         """All rows of a job, in the order of its file."""
-        columns = self._columns(who, job_id)
+        results = self._verbs.job_rows.result_names(who, job_id) or ["result"]
+        columns = canonical(self._inputs(who, job_id), results)
         return _streamed(format, columns, self._records(self._verbs.job_rows.each(who, job_id)))
 
     def rejects(self, who: Principal, job_id: int, format: str) -> Iterator[bytes]:
@@ -50,18 +51,6 @@ class Exports:
         columns = mendable(self._inputs(who, job_id))
         failed = (row for row in self._verbs.job_rows.each(who, job_id) if row.status == "ERROR")
         return _streamed(format, columns, self._records(failed))
-
-    def differences(self, who: Principal, job_id: int, file: BinaryIO, name: str) -> Iterator[Difference]:
-        """Where the rows of a job are not what a file says, of the columns that both have; rows go by their order."""
-        columns = self._columns(who, job_id)
-        headers = [column.header for column in columns]
-        ours = self._records(self._verbs.job_rows.each(who, job_id))
-        shown = (dict(zip(headers, cells(record, columns), strict=True)) for record in ours)
-        return _compared(headers, shown, file, name)
-
-    def _columns(self, who: Principal, job_id: int) -> tuple[Column, ...]:
-        results = self._verbs.job_rows.result_names(who, job_id) or ["result"]
-        return canonical(self._inputs(who, job_id), results)
 
     def _inputs(self, who: Principal, job_id: int) -> list[str]:
         """The columns of its file; of a job that came without one, the arguments of its rows, as the first has them."""
@@ -91,25 +80,20 @@ def _streamed(format: str, columns: tuple[Column, ...], records: Iterable[Mappin
 
 
 def exported_differences(export: BinaryIO, file: BinaryIO, name: str) -> Iterator[Difference]:
-    """The same for a job that was exported as CSV, where only that export is at hand."""
+    """Where the rows of a job, exported as CSV, are not what a file says, of the columns that both have.
+
+    Rows go by their order.
+    """
     options = ReadOptions(kind="csv", header=True, encoding="utf-8-sig", delimiter=",")
-    with open_rows(export, "export.csv", options=options) as ours:
-        shown = ({header: unguarded(text_of(value)) for header, value in row.values.items()} for row in ours)
-        yield from _compared(ours.shape.columns, shown, file, name)
-
-
-def _compared(
-    headers: Iterable[str], ours: Iterable[Mapping[str, Any]], file: BinaryIO, name: str
-) -> Iterator[Difference]:
-    with open_rows(file, name) as theirs:
-        common = [header for header in headers if header in theirs.shape.columns]
+    with open_rows(export, "export.csv", options=options) as ours, open_rows(file, name) as theirs:
+        common = [header for header in ours.shape.columns if header in theirs.shape.columns]
         is_guarded = theirs.shape.kind == "csv"
         for number, (mine, other) in enumerate(zip_longest(ours, theirs), 1):
             if mine is None or other is None:
                 yield Difference(number, None, "" if mine is None else "is there", "" if other is None else "is there")
                 continue
             for header in common:
-                here, there = _text(mine[header]), _text(other.values.get(header))
+                here, there = _text(unguarded(text_of(mine.values.get(header)))), _text(other.values.get(header))
                 if here != there and not (is_guarded and here == _text(unguarded(there))):
                     yield Difference(number, header, here, there)
 

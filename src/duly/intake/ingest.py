@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from duly.bulk.files import FileGone
 from duly.bulk.mapping import Duplicates, identity, normalise
 from duly.bulk.mapping import Mapping as Columns
@@ -91,20 +93,13 @@ class Ingest:
         file, file_options = intake.verbs.files.of(job), file_options_of(options)
         with intake.files.open(file.place) as handle:
             shape, mapping = intake.look(handle, file.name, self._type, file_options, job.owner)
-            found: dict[str, Any] = {
-                "said": file_options,
-                "kind": shape.kind,
-                "columns": shape.columns,
-                "mapping": mapping,
-            }
-            if "source" in options:
-                found["source"] = options["source"]
-            intake.verbs.files.begin(job, found)
+            found = {"said": file_options, "kind": shape.kind, "columns": shape.columns, "mapping": mapping}
+            intake.verbs.files.begin(job, {**options, **found})
             if file_options.mapping is not None:
                 intake.remember(self._type, shape, mapping, job.owner)
             log.info("job %d: reading %s, %d bytes, from row %d on", job.id, file.name, file.size, job.total + 1)
             with (
-                open_rows(handle, file.name, options=file_options.options(shape.kind)) as reading,
+                open_rows(handle, file.name, options=replace(file_options, kind=shape.kind)) as reading,
                 Duplicates() as duplicates,
             ):
                 self._take(reading, Columns(mapping), duplicates)

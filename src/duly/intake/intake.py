@@ -8,16 +8,16 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Required, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
-from msgspec import Struct, convert
+from msgspec import convert
 from msgspec.structs import replace
 
 from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import fingerprint, preview, suggest
-from duly.bulk.read import FileKind, FileRow, ReadOptions, Shape, open_rows
+from duly.bulk.read import FileRow, ReadOptions, Shape, open_rows
 from duly.bulk.s3 import S3Settings
 from duly.bulk.sources.registry import FileSource, registry
 from duly.core.errors import ConfigError, DoesNotExist, InputError, NotAllowed, WrongState
@@ -26,7 +26,7 @@ from duly.core.results import FilePreview, PreviewRow
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
 from duly.intake.sources import checked, opened, shown_name
-from duly.intake.types import JobType, type_named
+from duly.intake.types import JobType
 from duly.verbs import Principal, Verbs
 
 J = TypeVar("J", Job, Job | None)
@@ -44,19 +44,19 @@ REFUSALS = (InputError, WrongState, DoesNotExist, ConfigError)
 PORTION = 1024 * 1024
 
 
-class FileOptions(Struct, frozen=True, kw_only=True):
+class FileOptions(ReadOptions, frozen=True, kw_only=True):
     """What the sender of a file declares about it. Anything else is detected."""
 
-    header: bool | None = None
-    encoding: str | None = None
-    delimiter: str | None = None
-    sheet: str | None = None
     mapping: dict[str, str] | None = None  # the column of each field
 
-    def options(self, kind: FileKind | None = None) -> ReadOptions:
-        return ReadOptions(
-            kind=kind, header=self.header, encoding=self.encoding, delimiter=self.delimiter, sheet=self.sheet
-        )
+
+class AskedJob(TypedDict, total=False):
+    """What someone asks for who makes a job of a file."""
+
+    job_type: Required[str]
+    file_options: FileOptions | None
+    key: str | None  # identifies the request: repeating it with the same file and type of job returns the same job
+    ip_address: str | None
 
 
 class Intake:
@@ -65,7 +65,7 @@ class Intake:
     ) -> None:
         self.verbs = verbs
         self.settings = settings
-        self._types = types
+        self.types = types
         self._more = more
 
     @property
@@ -87,14 +87,13 @@ class Intake:
         return S3Files(S3Settings(bucket=parts.hostname, endpoint=self.settings.s3_endpoint or None), parts.path)
 
     def type_named(self, name: str) -> JobType:
-        return type_named(self._types, name)
-
-    @property
-    def has_types(self) -> bool:
-        return bool(self._types)
+        if name not in self.types:
+            known = ", ".join(sorted(self.types)) or "none"
+            raise InputError("jobType", f"no job type {name!r:.50} is registered here; known types: {known}")
+        return self.types[name]
 
     def knows(self, name: str | None) -> bool:
-        return name in self._types
+        return name in self.types
 
     # -- in
 
@@ -133,30 +132,19 @@ class Intake:
                 gone += 1
         return gone
 
-    def create(
-        self,
-        who: Principal,
-        kept: Kept,
-        name: str,
-        *,
-        job_type: str,
-        file_options: FileOptions | None = None,
-        key: str | None = None,
-        ip_address: str | None = None,
-    ) -> Job:
-        """Make a job of a received file. If that fails, or was done before, the file is deleted.
-
-        A key identifies one request: repeating it with the same file and type of job returns the same job.
-        """
-
-        def make() -> Job:
-            return self.verbs.jobs.create(
-                who, self.type_named(job_type).task, new_file(kept, name, who.owner), job_type=job_type, key=key,
-                options={"said": file_options or FileOptions()}, ip_address=ip_address, among=self._tasks,
-            )  # fmt: skip
-
-        job, _ = self.made(kept, make)
+    def create(self, who: Principal, kept: Kept, name: str, **asked: Unpack[AskedJob]) -> Job:
+        """Make a job of a received file. If that fails, or was done before, the file is deleted."""
+        file = new_file(kept, name, who.owner)
+        job, _ = self.made(kept, lambda: self._create(who, file, {}, asked))
         return job
+
+    def _create(self, who: Principal, file: NewFile | None, origin: Mapping[str, Any], asked: AskedJob) -> Job:
+        chosen = self.type_named(asked["job_type"])
+        return self.verbs.jobs.create(
+            who, chosen.task, file, job_type=chosen.name, key=asked.get("key"), ip_address=asked.get("ip_address"),
+            options={"said": asked.get("file_options") or FileOptions(), **origin},
+            among=[each.task.name for each in self.types.values()],
+        )  # fmt: skip
 
     def made(self, kept: Kept, make: Callable[[], J]) -> tuple[J, bool]:
         """What `make` makes of a file that was received, and whether that is a job of this file, which is kept then."""
@@ -175,16 +163,7 @@ class Intake:
         """Scans the sources for new files."""
         return Scanner(self)
 
-    def order(
-        self,
-        who: Principal,
-        source: str,
-        *,
-        job_type: str,
-        file_options: FileOptions | None = None,
-        key: str | None = None,
-        ip_address: str | None = None,
-    ) -> Job:
+    def order(self, who: Principal, source: str, **asked: Unpack[AskedJob]) -> Job:
         """Make a job of a file at another address, where that is allowed. The file is fetched before it is read.
 
         An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`. Such a file has no
@@ -195,16 +174,9 @@ class Intake:
             raise NotAllowed(
                 "source: only admins and the user in scan_owner may take files from sources; upload the file instead"
             )
-        chosen = self.type_named(job_type)
+        self.type_named(asked["job_type"])
         checked(source, self.settings, self.sources)
-        return self.verbs.jobs.create(
-            who, chosen.task, None, job_type=job_type, key=key, ip_address=ip_address, among=self._tasks,
-            options={"said": file_options or FileOptions(), "source": source},
-        )  # fmt: skip
-
-    @property
-    def _tasks(self) -> list[str]:
-        return [each.task.name for each in self._types.values()]
+        return self._create(who, None, {"source": source}, asked)
 
     def fetch(self, job: Job, source: str) -> Job:
         """Store the file at this address as the file of this job. A file of the inbox is moved on.
@@ -239,7 +211,7 @@ class Intake:
         """What would become of the first rows of a file; nothing is stored."""
         chosen, file_options = self.type_named(job_type), file_options or FileOptions()
         shape, mapping = self.look(file, name, chosen, file_options, who.owner)
-        with open_rows(file, name, options=file_options.options(shape.kind)) as reading:
+        with open_rows(file, name, options=replace(file_options, kind=shape.kind)) as reading:
             rows = tuple(
                 _checked(preview(row, Columns(mapping), chosen.fields), row, chosen) for row in islice(reading, count)
             )
@@ -258,7 +230,7 @@ class Intake:
         The mapping is the one given, or the last one for such a file, or the most likely one. InputError when the file
         is of a kind that this type of job does not accept, or does not have the columns of the given mapping.
         """
-        with open_rows(file, name, options=file_options.options()) as reading:
+        with open_rows(file, name, options=file_options) as reading:
             shape = reading.shape
             if shape.kind not in chosen.kinds:
                 wanted = "images" if "image" in chosen.kinds else "a table"

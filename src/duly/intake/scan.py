@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duly.bulk.files import Kept
@@ -31,7 +31,7 @@ from duly.core.results import ScanReport
 from duly.intake.sources import Inbox, Remote, has_places, places
 from duly.intake.types import IMAGES, JobType
 from duly.verbs import Principal
-from duly.verbs.scans import EarlierScan
+from duly.verbs.files import EarlierScan
 
 if TYPE_CHECKING:
     from duly.intake.intake import Intake
@@ -112,7 +112,7 @@ class Scanner:
     def hindrance(self) -> str | None:
         """Why files must be left to a worker elsewhere: this process does not know the jobs that they would be."""
         wanted = self._intake.settings.scan_type
-        if self._intake.has_types and (not wanted or self._intake.knows(wanted)):
+        if self._intake.types and (not wanted or self._intake.knows(wanted)):
             return None
         return f"no job type {wanted or 'at all'} is registered here; a worker that has it takes the files"
 
@@ -135,21 +135,24 @@ class Scanner:
         """
         self._intake.refuse_if_off()
         report, settings = ScanReport(), self._intake.settings
-        views = {
-            name: view
-            for name, opener in places(settings, self._intake.sources)
-            if (view := self._view(name, opener, report, end - SECONDS))
-        }
-        restless = {name: view for name, view in views.items() if not view.is_settled}
-        if restless and time.monotonic() + settings.scan_settle_seconds < end:
+        views: dict[str, View] = {}
+        for name, opener in places(settings, self._intake.sources):
+            with self._trying(name, report):
+                views[name] = self._view(name, opener, end - SECONDS)
+        is_settled = all(view.is_settled for view in views.values())
+        if not is_settled and time.monotonic() + settings.scan_settle_seconds < end:
             self._sleep(settings.scan_settle_seconds)
-            for name, view in restless.items():
-                if not self._is_tried(name, partial(view.look, end), report):
-                    del views[name]
+            looked, views = views, {}
+            for name, view in looked.items():
+                with self._trying(name, report):
+                    if not view.is_settled:
+                        view.look(end)
+                    views[name] = view
         end = min(end, time.monotonic() + SECONDS)
         for name, view in views.items():
             self._steady[name] = view.steady
-            self._is_tried(name, partial(self._go_through, view, report, end), report)
+            with self._trying(name, report):
+                self._go_through(view, report, end)
         level = logging.INFO if report.took else logging.DEBUG
         log.log(
             level, "sources: %d files found, %d taken, %d passed over, %d refused, %d left",
@@ -157,31 +160,24 @@ class Scanner:
         )  # fmt: skip
         return report
 
-    def _view(self, name: str, opener: Callable[[], Inbox | Remote], report: ScanReport, end: float) -> View | None:
-        views: list[View] = []
+    def _view(self, name: str, opener: Callable[[], Inbox | Remote], end: float) -> View:
+        if time.monotonic() > end:
+            raise _Late
+        place = opener()
+        settle = self._intake.settings.scan_settle_seconds if place.is_settling else 0.0
+        return View(self._intake, place, self._steady.get(name, Steady(settle)), end)
 
-        def look() -> None:
-            if time.monotonic() > end:
-                raise _Late
-            place = opener()
-            settle = self._intake.settings.scan_settle_seconds if place.is_settling else 0.0
-            views.append(View(self._intake, place, self._steady.get(name, Steady(settle)), end))
-
-        return views[0] if self._is_tried(name, look, report) else None
-
-    def _is_tried(self, name: str, act: Callable[[], None], report: ScanReport) -> bool:
-        """Whether this could be done; what is wrong with one place must not keep us from the others."""
+    @contextmanager
+    def _trying(self, name: str, report: ScanReport) -> Iterator[None]:
+        """Reports what is wrong with this place, which must not keep us from the others."""
         try:
-            act()
+            yield
         except _Late:
             log.warning("sources: %s: %s", name, LATE)
             report.leave(name, LATE)
-            return False
         except (InputError, *PASSING) as error:
             log.warning("sources: %s: %s", name, error)
             report.refuse(name, str(error))
-            return False
-        return True
 
     def _go_through(self, view: View, report: ScanReport, end: float) -> None:
         place = view.place

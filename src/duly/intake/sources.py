@@ -18,7 +18,7 @@ from duly.bulk.sources.registry import FileSource, RemoteFiles, parse
 from duly.core.errors import InputError
 from duly.core.section import without_password
 from duly.core.settings import JobSettings
-from duly.verbs.scans import FileVersion
+from duly.verbs.files import FileVersion
 
 # The source of whatever is in the inbox: its files keep their versions when they are renamed.
 INBOX = "file:"
@@ -60,14 +60,13 @@ def opened(source: str, settings: JobSettings, known: Known) -> Iterator[tuple[F
 
 @contextmanager
 def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[FileVersion, Iterator[bytes]]]:
-    folder = Folder(Path(settings.inbox))
-    folder.put_back()  # what someone had taken who died over it
-    found = next((each for each in folder.scan() if each.name == address.name), None)
-    taken = None if found is None else folder.take(found)
+    inbox = Inbox(settings)
+    found = next((each for each in inbox.look() if each.name == address.name), None)
+    taken = None if found is None else inbox.folder.take(found)
     if taken is None:
         raise InputError("source", f"there is no file {address.name!r:.100} in the inbox, or another scan has taken it")
     try:
-        yield FileVersion(INBOX, taken.found.version, shown_name(taken.found.name)), taken.portions()
+        yield inbox.seen(taken.found), taken.portions()
     except BaseException:
         taken.release()
         raise

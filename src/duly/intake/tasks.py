@@ -1,7 +1,7 @@
 """Duly's own tasks, which every worker has beside those of the app.
 
-They read files of jobs, act on all rows of a job, scan for dropped files, and remove what has expired. Every app has
-them, so what they need is imported when they run.
+They read files of jobs, act on all rows of a job or of a filter, scan for dropped files, and remove what has expired.
+Every app has them, so what they need is imported when they run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from duly.core.policy.retry import Backoff
 from duly.tasks.attempt import Attempt
 from duly.tasks.puttable import TaskBackend
 from duly.tasks.task import Task
+from duly.verbs import LOCAL, Verbs, acts
+from duly.verbs.files import SCAN
 from duly.verbs.job_acts import cancel_rows, find_job, remove_rows, revive_rows
 from duly.verbs.jobs import INGEST, TASK, TIDY, TIDY_EVERY, Action
-from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
     from duly.intake.intake import Intake
@@ -35,34 +36,35 @@ SCAN_LATER = 30.0
 EXPIRED = 100
 
 
-def _own(backend: TaskBackend, handler: Callable[..., Any], name: str, rules: Rules) -> Task[..., Any]:
-    """One of duly's own tasks, with a queue of its own name."""
-    return Task(
-        backend,
-        handler,
-        name=name,
-        queue=name,
-        rules=rules,
-        deadline=DEADLINE,
-        cpu=False,
-        batch=None,
-        rank=0,
-        label=None,
-    )
+class OwnTasks:
+    def __init__(self, verbs: Verbs, open_intake: Callable[[], Intake]) -> None:
+        self._verbs = verbs
+        self._open_intake = open_intake
 
+    def tasks(self, backend: TaskBackend) -> list[Task[..., Any]]:
+        """The tasks, each with a queue of its own name."""
+        handlers: dict[str, tuple[Callable[..., Any], Rules]] = {
+            INGEST: (self.read_file, UNTRUSTED),
+            TASK: (self.carry_out, RULES),
+            SCAN: (self.look_through, UNTRUSTED),
+            TIDY: (self.tidy_up, RULES),
+            acts.TASK: (self.act_on_items, RULES),
+        }
+        return [
+            Task(
+                backend, handler, name=name, queue=name, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
+                label=None,
+            )
+            for name, (handler, rules) in handlers.items()
+        ]  # fmt: skip
 
-def ingest_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
-    def read_file(attempt: Attempt, job_id: int) -> dict[str, int]:
+    def read_file(self, attempt: Attempt, job_id: int) -> dict[str, int]:
         from duly.intake.ingest import ingest
 
-        return ingest(open_intake(), job_id, attempt.progress, attempt.item.failures)
+        return ingest(self._open_intake(), job_id, attempt.progress, attempt.item.failures)
 
-    return _own(backend, read_file, INGEST, UNTRUSTED)
-
-
-def jobs_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
-    def carry_out(attempt: Attempt, job_id: int, action: Action, options: dict[str, Any]) -> dict[str, int]:
-        intake = open_intake()
+    def carry_out(self, attempt: Attempt, job_id: int, action: Action, options: dict[str, Any]) -> dict[str, int]:
+        intake = self._open_intake()
         context = intake.verbs.context
         job = find_job(context, job_id)
         if job is None:
@@ -81,12 +83,14 @@ def jobs_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[.
             attempt.progress(rows, job.total)
         return {"rows": rows}
 
-    return _own(backend, carry_out, TASK, RULES)
+    def act_on_items(self, attempt: Attempt, act_id: int) -> dict[str, int]:
+        for act in acts.portions(self._verbs.context, act_id):
+            attempt.progress(act.seen, max(act.total, act.seen))
+        done = self._verbs.acts.get(LOCAL, act_id)
+        return {"seen": done.seen, "changed": done.changed}
 
-
-def scan_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
-    def look_through(attempt: Attempt) -> dict[str, int]:
-        intake, took = open_intake(), 0
+    def look_through(self, attempt: Attempt) -> dict[str, int]:
+        intake, took = self._open_intake(), 0
         if not intake.settings.db_ingest_enabled:
             return {"taken": took}
         if not intake.scanner.has_places or intake.scanner.hindrance:
@@ -100,20 +104,14 @@ def scan_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[.
             if report.held or not report.left or not report.took:
                 raise Snooze(SCAN_LATER)
 
-    return _own(backend, look_through, SCAN, UNTRUSTED)
-
-
-def tidy_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
-    def tidy_up() -> None:
-        intake = open_intake()
+    def tidy_up(self) -> None:
+        intake = self._open_intake()
         if keep := intake.settings.jobs_keep_seconds:
             before = intake.verbs.context.now() - timedelta(seconds=keep)
             while intake.verbs.jobs.expire(before, EXPIRED):
                 pass
         intake.sweep()
         raise Snooze(TIDY_EVERY)  # it is the same item for good: one that ends might miss a job that is just made
-
-    return _own(backend, tidy_up, TIDY, RULES)
 
 
 def _remove_files(intake: Intake, job: Job) -> None:

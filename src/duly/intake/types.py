@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from duly.bulk.mapping import Fields
 from duly.bulk.read import FileKind
-from duly.core.errors import InputError
 from duly.tasks.task import Task
 
 TABLES: tuple[FileKind, ...] = ("csv", "jsonl", "xlsx")
@@ -24,10 +22,3 @@ class JobType:
     # What the columns are mapped to, which are the arguments then; None: the columns are the arguments.
     fields: Fields | None
     kinds: tuple[FileKind, ...]
-
-
-def type_named(types: Mapping[str, JobType], name: str) -> JobType:
-    if name not in types:
-        known = ", ".join(sorted(types)) or "none"
-        raise InputError("jobType", f"no job type {name!r:.50} is registered here; known types: {known}")
-    return types[name]

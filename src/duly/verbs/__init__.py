@@ -11,17 +11,15 @@ from __future__ import annotations
 from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
 from duly.verbs.context import VerbContext
-from duly.verbs.files import Files
+from duly.verbs.files import Files, Scans
 from duly.verbs.history import History
 from duly.verbs.items import Items
 from duly.verbs.job_rows import JobRows
 from duly.verbs.jobs import Jobs
-from duly.verbs.limits import Limits
 from duly.verbs.listing import Listing
 from duly.verbs.now import Now
-from duly.verbs.queues import Queues
+from duly.verbs.queues import Limits, Queues
 from duly.verbs.review import Review
-from duly.verbs.scans import Scans
 from duly.verbs.schedules import ScheduleVerbs
 from duly.verbs.service import ServiceState
 from duly.verbs.users import Users

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from duly.core import codec
-from duly.core.errors import DoesNotExist, InputError, WrongState
+from duly.core.errors import InputError, WrongState
 from duly.core.model import Change, Item, Outcome
 from duly.core.shown import Act, ActFilter, Action, ShownAct
 from duly.store.borrow import put_borrowed
@@ -33,10 +33,7 @@ COUNT_STEP = 10_000  # items that are looked at in one go to be counted
 SECONDS = 2.0  # that counting may take
 
 # What a filter may say beside states.
-FIELDS = (
-    "task", "queue", "key", "error_group", "schedule_id", "job_id", "error", "min_tries", "date_field", "since",
-    "until", "where",
-)  # fmt: skip
+FIELDS = tuple(name for name in Filter.__struct_fields__ if name not in ("states", "below"))
 
 
 class Counted(NamedTuple):
@@ -84,23 +81,19 @@ class Acts(VerbGroup):
         """
         if queue is not None and action != "retry":
             raise InputError("queue", "is only allowed for retries")
-        options = {"rate": rate, "reason": reason}
-        if queue is not None:
-            options["queue"] = checked_name("queue", queue)
+        chosen = {} if queue is None else {"queue": checked_name("queue", queue)}
         wanted = meant(filter)
         total, newest, _ = counted or self._count(wanted, who.among(owner))
         row = {
             "owner": who.among(owner), "author": who.user_id, "action": action,
-            "filter": codec.text(_kept(wanted)), "options": codec.text(options),
+            "filter": codec.text(_kept(wanted)), "options": codec.text({"rate": rate, "reason": reason, **chosen}),
             "total": total, "until": newest, "now": self._now(),
         }  # fmt: skip
         with self._context.joining(connection) as connection:
             act_id: int = self._store.write("act_create", row, connection)[0][0]
             new = self._context.task_named(TASK).options(key=f"act-{act_id}").new(act_id=act_id)
             put_borrowed(connection, new)
-            details: dict[str, Any] = {"action": action, "filter": _noted(wanted), "total": total}
-            if queue is not None:
-                details["queue"] = queue
+            details = {"action": action, "filter": _kept(wanted), "total": total, **chosen}
             self._audit.note(who, "act.ordered", f"act:{act_id}", details, connection)
             return self.get(who, act_id, connection)
 
@@ -117,10 +110,9 @@ class Acts(VerbGroup):
         """Stop an act; what it has changed stays changed."""
         self.get(who, act_id)
         given = {"id": act_id, "owner": who.reach, "now": self._now()}
-        with self._context.joining(connection) as connection:
+        with self._noted(who, "act.cancelled", f"act:{act_id}", connection=connection) as connection:
             if not self._store.write("act_cancel", given, connection):
                 raise WrongState(f"act {act_id} is over")
-            self._audit.note(who, "act.cancelled", f"act:{act_id}", {}, connection)
             return self.get(who, act_id, connection)
 
 
@@ -240,34 +232,20 @@ def shown(act: Act) -> ShownAct:
     """The act as people see it."""
     known = {name: getattr(act, name) for name in ShownAct.__struct_fields__ if name != "filter"}
     filter = meant(act.filter)
-    given = {name: getattr(filter, name) for name in FIELDS if act.filter.get(name) is not None}
+    given = {name: getattr(filter, name) for name in act.filter if name != "state"}
     return ShownAct(**known, filter=ActFilter(state=",".join(filter.states) or None, **given))
 
 
 def _kept(filter: Filter) -> dict[str, Any]:
-    """The filter as an act keeps it.
-
-    A worker of an earlier version knows four fields only. With others, the state ends with a comma, so that such a
-    worker finds nothing at all, rather than more than is meant.
-    """
-    plain = {name: getattr(filter, name) for name in ("task", "queue", "error_group")}
-    more = {name: value for name in FIELDS if name not in plain and (value := getattr(filter, name)) not in (None, ())}
+    """The filter as an act and the audit log keep it: what is given, by the names that `meant` knows."""
+    given = {name: value for name in FIELDS if (value := getattr(filter, name)) not in (None, ())}
     if filter.since is None and filter.until is None:
-        more.pop("date_field")
-    state = ",".join(filter.states) or None
-    return {"state": f"{state or ''}," if more or len(filter.states) > 1 else state, **plain, **more}
-
-
-def _noted(filter: Filter) -> dict[str, Any]:
-    """The filter as the audit log shows it."""
-    return {**_kept(filter), "state": ",".join(filter.states) or None}
+        del given["date_field"]
+    return {"state": ",".join(filter.states) or None, **given}
 
 
 def _found(context: VerbContext, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
-    act = context.read.one(Act, "act", {"id": act_id, "owner": owner}, connection)
-    if act is None:
-        raise DoesNotExist(f"there is no act {act_id}")
-    return act
+    return context.read.found(f"act {act_id}", Act, "act", {"id": act_id, "owner": owner}, connection)
 
 
 class _Outrun(Exception):

@@ -21,6 +21,9 @@ from duly.verbs.read import Read
 if TYPE_CHECKING:
     from duly.verbs import Verbs
     from duly.verbs.audit import Audit
+    from duly.verbs.who import Principal
+
+NONE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +103,12 @@ class VerbGroup:
 
     def _now(self) -> datetime:
         return self._context.now()
+
+    @contextmanager
+    def _noted(
+        self, who: Principal, action: str, subject: str, details: Mapping[str, Any] = NONE, connection: Any = None
+    ) -> Iterator[Any]:
+        """A transaction, or a part of that of `connection`, which ends with this line of the audit log."""
+        with self._context.joining(connection) as connection:
+            yield connection
+            self._audit.note(who, action, subject, details, connection)

@@ -9,12 +9,13 @@ from typing import Any
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import DoesNotExist, KeyConflict, WrongState
+from duly.core.errors import KeyConflict, WrongState
 from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived, State
 from duly.core.shown import Action, Row, Story
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_key, checked_name, checked_rank, checked_tries, when
 from duly.verbs.context import VerbContext, VerbGroup
+from duly.verbs.read import ids_text, is_id
 from duly.verbs.selection import refusal, selected
 from duly.verbs.who import Principal
 
@@ -102,10 +103,8 @@ class Items(VerbGroup):
 
     def find(self, who: Principal, item_id: int, connection: Any = None) -> Row:
         """The item, if it may be reached; an item of someone else is reported as missing."""
-        row = self._read.row(item_id, who.reach, connection)
-        if row is None:
-            raise DoesNotExist(f"there is no item {item_id}")
-        return row
+        given = {"ids": ids_text([item_id]), "owner": who.reach}
+        return self._read.found(f"item {item_id}", Row, "rows", given, connection)
 
     def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[Row, Story]:
         """The item with its tries. `is_revealed` shows masked values too, and is written to the audit log."""
@@ -118,7 +117,7 @@ class Items(VerbGroup):
 
     def cancel(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
-        return self._decide_all(who, ids, lambda _: Cancel(reason), "item.cancelled", {"reason": reason}, connection)
+        return self.act(who, "cancel", ids, reason=reason, connection=connection) if ids else []
 
     def retry(
         self,
@@ -126,7 +125,7 @@ class Items(VerbGroup):
         *ids: int,
         at: datetime | str | None = None,
         delay: float | timedelta | None = None,
-        action: str = "item.retried",
+        action: str | None = None,
         details: Mapping[str, Any] | None = None,
         connection: Any = None,
     ) -> list[int]:
@@ -135,12 +134,12 @@ class Items(VerbGroup):
         `action` and `details` go to the audit log instead of the usual ones, if this is a part of something larger.
         """
         due_at = when(at, delay, self._now) if at is not None or delay is not None else None
-        noted = {"at": due_at} if details is None else details
-        return self._decide_all(who, ids, lambda now: Revived(due_at or now), action, noted, connection)
+        line = (action or NOTED["retry"], {"at": due_at} if details is None else details)
+        return self._decide_all(who, ids, lambda now: Revived(due_at or now), line, connection)
 
     def discard(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Take failed items out of review for good."""
-        return self._decide_all(who, ids, lambda _: Discarded(), "item.discarded", {"reason": reason}, connection)
+        return self.act(who, "discard", ids, reason=reason, connection=connection) if ids else []
 
     def act(
         self,
@@ -158,10 +157,8 @@ class Items(VerbGroup):
         left as they are, and the others are changed: a list on a screen is always a little old. Two items of the
         selection that had the same key are rejected in both cases, because only one of them can live.
         """
-        details = {"reason": reason}
-        return self._decide_all(
-            who, selected(ids), lambda now: outcome_of(action, reason, now), NOTED[action], details, connection, skip
-        )
+        line = (NOTED[action], {"reason": reason})
+        return self._decide_all(who, selected(ids), lambda now: outcome_of(action, reason, now), line, connection, skip)
 
     def edit(
         self,
@@ -186,7 +183,7 @@ class Items(VerbGroup):
         """
         store = self._store
         # Read first, so that every change from here on is noticed.
-        version = store.read("item_version", {"id": item_id}, connection)
+        version = store.read("item_version", {"id": item_id}, connection) if is_id(item_id) else []
         row = self.find(who, item_id)
         if row.state not in ("waiting", "failed"):
             raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
@@ -249,13 +246,15 @@ class Items(VerbGroup):
         who: Principal,
         ids: Sequence[int],
         outcome: Callable[[datetime], Outcome],
-        action: str,
-        details: Mapping[str, Any],
+        line: tuple[str, Mapping[str, Any]],
         connection: Any,
         skip: bool = False,
     ) -> list[int]:
-        """Decide for each item and write the changes; if a worker was faster, look at the item and decide again."""
-        wanted = list(dict.fromkeys(ids))
+        """Decide for each item and write the changes; if a worker was faster, look at the item and decide again.
+
+        `line` is the action and the details for the audit log.
+        """
+        wanted = selected(ids) if ids else []
         # Decided before the transaction, because others may have to wait for that.
         changes = self._changes(who, wanted, outcome, skip, connection)
         with self._context.joining(connection) as connection:
@@ -271,6 +270,7 @@ class Items(VerbGroup):
                     raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
             changed = [item_id for item_id in wanted if item_id in done]
             if changed:
+                action, details = line
                 self._audit.note_each(who, action, [f"item:{item_id}" for item_id in changed], details, connection)
         return changed
 
@@ -284,8 +284,9 @@ class Items(VerbGroup):
     ) -> list[Change]:
         """What the outcome makes of these items. Those that cannot change are skipped, or raise one error for all."""
         now = self._now()
-        items = {item.id: item for item in self._store.fetch(ids) if who.reach in (None, item.owner)}
-        twins = self._twins(ids, connection) if isinstance(outcome(now), Revived) else set()
+        found = self._store.fetch([item_id for item_id in ids if is_id(item_id)])
+        items = {item.id: item for item in found if who.reach in (None, item.owner)}
+        twins = self._twins(items, connection) if isinstance(outcome(now), Revived) else set()
         changes, refused = [], {item_id: f"there is no item {item_id}" for item_id in ids if item_id not in items}
         for item in items.values():
             try:
@@ -301,9 +302,9 @@ class Items(VerbGroup):
             raise refusal(refused, items)
         return changes
 
-    def _twins(self, ids: Sequence[int], connection: Any) -> set[int]:
+    def _twins(self, ids: Iterable[int], connection: Any) -> set[int]:
         """Those of these items whose key another live item has: they cannot live again."""
-        return {row[0] for row in self._store.read("with_live_twin", {"ids": codec.text(ids)}, connection)}
+        return {row[0] for row in self._store.read("with_live_twin", {"ids": codec.text(list(ids))}, connection)}
 
 
 def outcome_of(action: Action, reason: str, at: datetime) -> Outcome:

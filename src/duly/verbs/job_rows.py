@@ -11,11 +11,11 @@ from heapq import merge
 from itertools import islice
 from typing import Any, TypeVar
 
-from duly.core import codec
 from duly.core.clock import EPOCH
 from duly.core.model import Job, Status
 from duly.core.shown import ExportRow, JobItem, PendingItem, RowCounts
 from duly.verbs.context import VerbGroup
+from duly.verbs.read import ids_text
 from duly.verbs.who import Principal
 
 log = logging.getLogger("duly.jobs")
@@ -132,7 +132,7 @@ class JobRows(VerbGroup):
     def _jobs_meant(
         self, who: Principal, owner: str | None, job_type: str | None, job_ids: Sequence[int]
     ) -> dict[str, Any]:
-        jobs = codec.text(list(job_ids)) if job_ids else None
+        jobs = ids_text(job_ids) if job_ids else None
         return {"owner": who.among(owner), "job_type": job_type, "jobs": jobs}
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from duly.core import codec
 from duly.core.decide import decide
@@ -26,6 +26,8 @@ from duly.tasks.checks import checked_key
 from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
 from duly.verbs.context import VerbGroup
+from duly.verbs.read import ids_text
+from duly.verbs.selection import selected
 from duly.verbs.who import Principal, local
 
 log = logging.getLogger("duly.jobs")
@@ -38,8 +40,6 @@ TIDY_EVERY = 3600.0  # seconds
 RETENTION = local("retention")  # who removes it, in the audit log
 # Rows that are written in one transaction.
 PORTION = 5_000
-# Rows that one request may name.
-NAMED_MOST = 1_000
 # The outcome of a row that could not be read.
 UNREADABLE = "unreadable"
 # Rows that are worth another round.
@@ -69,14 +69,12 @@ class Jobs(VerbGroup):
         connection: Any = None,
     ) -> Job:
         """A new job, to which rows may be added until it is sealed; or the one that has this key already."""
-        _refuse_keyed(task)
-        new = NewJob(
-            task=task.name,
-            queue=task.queue,
+        new = _new_job(
+            task,
+            options,
             key=None if key is None else checked_key(key),
             owner=None if owner is None else checked_key(owner, "owner"),
             then_item=None if then is None else msgspec.json.encode(then),
-            options=codec.encode(dict(options or {})),
         )
         with self._context.joining(connection) as connection:
             job = self._opened(new, connection, self._now())
@@ -105,18 +103,14 @@ class Jobs(VerbGroup):
         and content: otherwise InputError, or WrongState if such a job was removed. Only local code may choose the owner
         (`owner`); everybody else creates jobs of their own.
         """
-        _refuse_keyed(task)
         owner = who.owner or owner
+        new = _new_job(task, options, key=key, owner=owner, job_type=job_type, ip_address=ip_address)
         store = self._store
         with self._context.joining(connection) as connection:
             store.write("lock_owner", {"owner": owner}, connection)
             file_id = None if file is None else self._peers.files.add(file, connection)
             now = self._now()
-            new = NewJob(
-                task=task.name, queue=task.queue, key=key, owner=owner, options=codec.encode(dict(options or {})),
-                job_type=job_type, file_id=file_id, ip_address=ip_address,
-            )  # fmt: skip
-            job = self._opened(new, connection, now)
+            job = self._opened(replace(new, file_id=file_id), connection, now)
             if key is not None and among:
                 content = str((options or {}).get("source")) if file is None else file.sha256
                 self._refuse_others(new, content, among, connection)
@@ -145,7 +139,9 @@ class Jobs(VerbGroup):
         return source if file is None else file.sha256
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
-        (row,) = self._store.write("open_job", {**_fields(new), "now": now}, connection)
+        # JSON goes in as text.
+        given = {name: value.decode() if isinstance(value, bytes) else value for name, value in asdict(new).items()}
+        (row,) = self._store.write("open_job", {**given, "now": now}, connection)
         put_borrowed(connection, self._context.task_named(TIDY).options(key=TIDY, delay=TIDY_EVERY).new())
         return Job(*row)
 
@@ -178,10 +174,7 @@ class Jobs(VerbGroup):
 
     def get(self, who: Principal, job_id: int, connection: Any = None) -> Job:
         """The job, if the principal may reach it; another's job is reported as missing."""
-        job = self._read.one(Job, "job", {"id": job_id, "owner": who.reach}, connection)
-        if job is None:
-            raise DoesNotExist(f"there is no job {job_id}")
-        return job
+        return self._read.found(f"job {job_id}", Job, "job", {"id": job_id, "owner": who.reach}, connection)
 
     def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
         """The job with its progress."""
@@ -205,18 +198,14 @@ class Jobs(VerbGroup):
         unpaused = store.open_queues((job.rows_queue for job in left), connection)
         ids = codec.text([job.id for job in left])
         at_work = {row[0] for row in store.read("jobs_at_work", {"ids": ids}, connection)} if left else set()
-        names = self._file_names(jobs, connection)
+        files = [job.file_id for job in jobs if job.file_id is not None]
+        names = dict(store.read("file_names", {"ids": codec.text(files)}, connection)) if files else {}
         speeds = self._speeds([job for job in left if job.ended][:SPEEDS], connection)
         now = self._now()
         return [
             _shown(job, job.rows_queue in unpaused, job.id in at_work, names.get(job.file_id), speeds.get(job.id), now)
             for job in jobs
         ]
-
-    def _file_names(self, jobs: Sequence[Job], connection: Any) -> dict[int | None, str]:
-        ids = [job.file_id for job in jobs if job.file_id is not None]
-        given = {"ids": codec.text(ids)}
-        return dict(self._store.read("file_names", given, connection)) if ids else {}
 
     def _speeds(self, jobs: Sequence[Job], connection: Any) -> dict[int, float]:
         """How many rows of each of these jobs end in a second, by those that ended last."""
@@ -264,8 +253,7 @@ class Jobs(VerbGroup):
             raise WrongState(f"job {job_id} is over")
         with self._changing(who, job, "job.cancelled", {"reason": reason}, connection) as own:
             self._store.seal_job(job_id, self._now(), own)
-            self._store.pause(job.rows_queue, self._now(), own)
-            self._order("cancel", job_id, {"reason": reason}, own)
+            self._order("cancel", job, own, is_paused=True, reason=reason)
         return self.show(who, job_id, connection)
 
     def kickoff(self, who: Principal, job_id: int) -> Job:
@@ -278,29 +266,24 @@ class Jobs(VerbGroup):
 
     def remove(self, who: Principal, job_id: int, connection: Any = None) -> None:
         """Remove it with its rows and its file, as durable work. It is not found from now on."""
-        job = self.get(who, job_id, connection)
-        with self._context.joining(connection) as connection:
-            if not self._store.write("hide_job", {"id": job_id}, connection):
-                raise DoesNotExist(f"there is no job {job_id}")
-            self._remove_hidden(who, job, connection)
-        self._context.forget_depths()
+        self._remove(who, self.get(who, job_id, connection), "hide_job", {"id": job_id}, connection)
 
     def expire(self, before: datetime, most: int = PORTION) -> int:
         """Remove jobs that have been over since before then; how many."""
-        store, count = self._store, 0
-        for (job_id,) in store.read("old_jobs", {"before": before, "most": most}):
-            with store.transaction() as connection:
-                if store.write("hide_old_job", {"id": job_id, "before": before}, connection):
-                    job = Job(*store.read("any_job", {"id": job_id}, connection)[0])
-                    self._remove_hidden(RETENTION, job, connection)
-                    count += 1
+        count = 0
+        for (job_id,) in self._store.read("old_jobs", {"before": before, "most": most}):
+            with suppress(DoesNotExist):  # of this age, or at all
+                job = self._read.found(f"job {job_id}", Job, "any_job", {"id": job_id})
+                self._remove(RETENTION, job, "hide_old_job", {"id": job_id, "before": before}, None)
+                count += 1
         return count
 
-    def _remove_hidden(self, who: Principal, job: Job, connection: Any) -> None:
-        self._store.pause(job.rows_queue, self._now(), connection)
-        self._order("remove", job.id, {}, connection)
-        details = {"task": job.task, "rows": job.total}
-        self._note(who, "job.removed", job.id, details, connection)
+    def _remove(self, who: Principal, job: Job, section: str, given: Mapping[str, Any], connection: Any) -> None:
+        """Hide the job by this section, and have its rows removed."""
+        with self._changing(who, job, "job.removed", {"task": job.task, "rows": job.total}, connection) as own:
+            if not self._store.write(section, given, own):
+                raise DoesNotExist(f"there is no job {job.id}")
+            self._order("remove", job, own, is_paused=True)
 
     def reprocess(
         self,
@@ -324,26 +307,22 @@ class Jobs(VerbGroup):
                 "statuses", f"only rows with status ERROR, NOT_FOUND or SKIPPED can be reprocessed, got {names}"
             )
         job = self.get(who, job_id, connection)
-        store, details = self._store, {"statuses": statuses, "reset": is_reset}
         with self._context.joining(connection) as connection:
             if ids is None:
-                self._order("reprocess", job_id, {"statuses": list(statuses), "is_reset": is_reset}, connection)
-                count = sum({"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}[each]
-                            for each in set(statuses))  # fmt: skip
+                self._order("reprocess", job, connection, statuses=list(statuses), is_reset=is_reset)
+                counts = {"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}
+                count = sum(counts[each] for each in set(statuses))
+                details = {"statuses": statuses, "reset": is_reset}
                 self._note(who, "job.reprocessed", job_id, details, connection)
             else:
                 count = self._revive(who, job, ids, connection)
             # Last, as in `cancel` and `remove`: another order of locks could deadlock.
-            store.resume(job.rows_queue, connection)
+            self._store.resume(job.rows_queue, connection)
         self._context.forget_depths()
         return count
 
     def _revive(self, who: Principal, job: Job, ids: Sequence[int], connection: Any) -> int:
-        if len(ids) > NAMED_MOST:
-            raise InputError(
-                "itemIds", f"must be at most {NAMED_MOST:,} ids, got {len(ids):,}; or reprocess the whole job"
-            )
-        asked = {"job_id": job.id, "ids": codec.text(ids)}
+        asked = {"job_id": job.id, "ids": ids_text(selected(ids))}
         found = dict(self._store.read("job_rows_named", asked, connection))
         if missing := sorted(set(ids) - found.keys()):
             raise DoesNotExist(f"job {job.id} has no row with the id {missing[0]}")
@@ -383,7 +362,7 @@ class Jobs(VerbGroup):
         return {number: codec.decode(came) for _, number, came in self._in_error(job_id, numbers, None)}
 
     def _in_error(self, job_id: int, numbers: Sequence[int], connection: Any) -> Sequence[Any]:
-        asked = {"job_id": job_id, "numbers": codec.text(numbers)}
+        asked = {"job_id": job_id, "numbers": ids_text(numbers)}
         return self._store.read("failed_rows", asked, connection)
 
     def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
@@ -392,21 +371,25 @@ class Jobs(VerbGroup):
         fields = {"event": action, "jobId": job_id, "actor": who.user_id}
         log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=fields)
 
-    def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
-        until = self._now().isoformat()
-        task = self._context.task_named(TASK)
-        put_borrowed(connection, task.new(job_id=job_id, action=action, options={**options, "until": until}))
+    def _order(self, action: Action, job: Job, connection: Any, *, is_paused: bool = False, **options: Any) -> None:
+        """Have all rows of a job acted on, as durable work. With `is_paused`, none of them starts meanwhile."""
+        if is_paused:
+            self._store.pause(job.rows_queue, self._now(), connection)
+        given = {**options, "until": self._now().isoformat()}
+        new = self._context.task_named(TASK).new(job_id=job.id, action=action, options=given)
+        put_borrowed(connection, new)
 
 
-def _refuse_keyed(task: Task[..., Any]) -> None:
-    """A limit per argument value works by queues, and the rows of a job have their own queue."""
+def _new_job(task: Task[..., Any], options: Mapping[str, Any] | None, **fields: Any) -> NewJob:
+    # A limit per argument value works by queues, and the rows of a job have their own queue.
     if limit := next((limit for limit in task.limits if limit.by), None):
         raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which jobs do not support")
+    return NewJob(task=task.name, queue=task.queue, options=codec.encode(dict(options or {})), **fields)
 
 
 def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:
     """A row of this job, made of a new item."""
-    fields = msgspec.structs.asdict(replace(new, queue=job.rows_queue, owner=job.owner))
+    fields = asdict(replace(new, queue=job.rows_queue, owner=job.owner))
     return NewRow(**fields, job_id=job.id, row_no=number, **more)
 
 
@@ -432,9 +415,3 @@ def _queue_state(job: Job, is_open: bool, is_at_work: bool) -> QueueState:
     if not is_open:
         return "PAUSED"
     return "RUNNING" if is_at_work or job.ended else "QUEUED"
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    """The parameters of a record: JSON goes in as text."""
-    given = msgspec.structs.asdict(record)
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in given.items()}

@@ -23,7 +23,7 @@ from duly.core.results import DateField
 from duly.core.shown import ItemsFound, Row, StateCounts
 from duly.verbs.context import VerbContext, VerbGroup
 from duly.verbs.masks import Masks
-from duly.verbs.read import LAST_ID
+from duly.verbs.read import LAST_ID, is_id
 from duly.verbs.timetable import like
 from duly.verbs.who import Principal
 
@@ -70,6 +70,9 @@ class Filter(Struct, frozen=True, kw_only=True):
             raise InputError("date_field", f"must be one of {', '.join(get_args(DateField))}, got {self.date_field!r}")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InputError("to", "must be later than from")
+        for name in ("job_id", "schedule_id", "below"):
+            if not is_id(getattr(self, name) or 0):
+                raise InputError(name, "is larger than any id")
         if len(self.where) > VALUES:
             raise InputError("where", f"at most {VALUES} values can be asked for at once")
 

@@ -1,9 +1,11 @@
-"""Queues: pause and resume them."""
+"""Queues and limits: people pause queues and change limits while everything runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from duly.core.errors import InputError
+from duly.core.policy.limits import parse_limit
 from duly.tasks.checks import checked_name
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
@@ -16,9 +18,8 @@ class Queues(VerbGroup):
         Returns a note when nothing has this name yet: it is paused all the same, for what comes.
         """
         name, store = checked_name("queue", queue), self._store
-        with self._context.joining(connection) as connection:
+        with self._noted(who, "queue.paused", f"queue:{name}", connection=connection) as connection:
             store.pause(name, self._now(), connection)
-            self._audit.note(who, "queue.paused", f"queue:{name}", {}, connection)
             is_there = self._context.is_task_queue(name) or store.read("is_queue", {"queue": name}, connection)[0][0]
         self._context.forget_depths()
         return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
@@ -26,7 +27,18 @@ class Queues(VerbGroup):
     def resume(self, who: Principal, queue: str, connection: Any = None) -> None:
         """Open a paused queue again."""
         name = checked_name("queue", queue)
-        with self._context.joining(connection) as connection:
+        with self._noted(who, "queue.resumed", f"queue:{name}", connection=connection) as connection:
             self._store.resume(name, connection)
-            self._audit.note(who, "queue.resumed", f"queue:{name}", {}, connection)
         self._context.forget_depths()
+
+
+class Limits(VerbGroup):
+    def set(self, who: Principal, name: str, limit: str | None, connection: Any = None) -> None:
+        """Allow this much from now on, over the whole fleet: `2/1m`, `4`, or None for what the code says."""
+        try:
+            most, per = (None, None) if limit is None else parse_limit(limit)
+        except ValueError as error:
+            raise InputError("limit", str(error)) from None
+        given = {"name": checked_name("limit", name), "most": most, "per": per}
+        with self._noted(who, "limit.set", f"limit:{name}", {"limit": limit}, connection) as connection:
+            self._store.write("set_meter", given, connection)

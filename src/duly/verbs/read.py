@@ -28,6 +28,16 @@ NOTES = 100  # lines of the audit log about one item, the newest
 ALL = 2**31 - 1  # no bound, for lists that are short
 
 
+def is_id(number: int) -> bool:
+    """Whether a row can have this number as its id. The databases refuse larger ones."""
+    return -LAST_ID <= number <= LAST_ID
+
+
+def ids_text(ids: Iterable[int]) -> str:
+    """These ids as JSON, without numbers that no row can have."""
+    return codec.text([each for each in ids if is_id(each)])
+
+
 def utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
@@ -53,12 +63,22 @@ class Read:
 
     def all(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> list[S]:
         """The rows of a named section of SQL, as this struct."""
+        numbers = [given.get(name) for name in ("id", "job_id", "schedule_id")]
+        if any(isinstance(each, int) and not is_id(each) for each in numbers):
+            return []
         read: Callable[[Iterable[Any]], S] = _reader(struct)
         return [read(row) for row in self._store.read(section, given, connection)]
 
     def one(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> S | None:
         """The first of these rows; None when there is none."""
         return next(iter(self.all(struct, section, given, connection)), None)
+
+    def found(self, what: str, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> S:
+        """The first of these rows; when there is none, DoesNotExist names `what` was looked for."""
+        row = self.one(struct, section, given, connection)
+        if row is None:
+            raise DoesNotExist(f"there is no {what}")
+        return row
 
     def page(
         self,
@@ -92,7 +112,7 @@ class Read:
 
     def rows(self, ids: Iterable[int], owner: str | None = None, connection: Any = None) -> list[shown.Row]:
         """The items with these ids, as far as they exist and belong to this owner; None means any owner."""
-        return self.all(shown.Row, "rows", {"ids": codec.text(list(ids)), "owner": owner}, connection)
+        return self.all(shown.Row, "rows", {"ids": ids_text(ids), "owner": owner}, connection)
 
     def row(self, item_id: int, owner: str | None = None, connection: Any = None) -> shown.Row | None:
         """This item, if it exists and belongs to this owner; None means any owner."""
@@ -102,7 +122,7 @@ class Read:
         return self.story(item_id).item
 
     def story(self, item_id: int) -> shown.Story:
-        rows = self._store.read("show", {"id": item_id})
+        rows = self._store.read("show", {"id": item_id}) if is_id(item_id) else []
         if not rows:
             raise DoesNotExist(f"there is no item {item_id}")
         *values, lease_until = rows[0]
@@ -173,17 +193,6 @@ class Read:
     def ids_between(self, task: str, low: str, high: str) -> list[int]:
         """The ids of a task's items with a version whose keys are from `low` to before `high`, newest first."""
         return [item_id for (item_id,) in self._store.read("versioned", {"task": task, "low": low, "high": high})]
-
-    def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[shown.Group]:
-        """Groups of failures in review, the largest first; `after` is the size and id of the last one before."""
-        size, last = after or (None, None)
-        return self.all(shown.Group, "groups", {"owner": owner, "most": most, "size": size, "after": last})
-
-    def group(self, group_id: str, owner: str | None) -> shown.Group | None:
-        return self.one(shown.Group, "group", {"error_group": group_id, "owner": owner})
-
-    def review_notes(self, group_id: str, owner: str | None, most: int = 100) -> list[shown.ReviewNote]:
-        return self.all(shown.ReviewNote, "review_notes", {"error_group": group_id, "owner": owner, "most": most})
 
     def late(self, grace: float = 300.0, most: int = 100) -> list[shown.LateItem]:
         """Done items that started more than this many seconds after their time, latest first."""

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import asdict
 
 from duly.core import codec
-from duly.core.errors import DoesNotExist
 from duly.core.shown import Act, Group, GroupStory, ReviewNote, ReviewTotals, ShownGroup
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
@@ -17,6 +16,7 @@ from duly.verbs.who import Principal
 HOURS = 24  # of a trend
 LOOKED_AT = 20_000  # items that the trends of one page look at, at most
 COUNTED = 100_000
+NOTES = 100
 
 
 class Review(VerbGroup):
@@ -24,14 +24,13 @@ class Review(VerbGroup):
         self, who: Principal, owner: str | None = None, most: int = 100, after: tuple[int, str] | None = None
     ) -> list[ShownGroup]:
         """The largest groups first; `after` is the size and the id of the last one of the page before."""
-        owner = who.among(owner)
-        return self._shown(self._read.groups(owner, most, after), owner)
+        owner, (size, last) = who.among(owner), after or (None, None)
+        given = {"owner": owner, "most": most, "size": size, "after": last}
+        return self._shown(self._read.all(Group, "groups", given), owner)
 
     def group(self, who: Principal, group_id: str) -> ShownGroup:
-        group = self._read.group(group_id, who.reach)
-        if group is None:
-            raise DoesNotExist(f"there is no group {group_id}")
-        return self._shown([group], who.reach)[0]
+        given = {"error_group": group_id, "owner": who.reach}
+        return self._shown([self._read.found(f"group {group_id}", Group, "group", given)], who.reach)[0]
 
     def story(self, who: Principal, group_id: str) -> GroupStory:
         """The group with the last error of its sample, and what people wrote about it."""
@@ -73,7 +72,7 @@ class Review(VerbGroup):
 
     def notes(self, who: Principal, group_id: str) -> list[ReviewNote]:
         """What people wrote about a group, newest first."""
-        return self._read.review_notes(group_id, who.reach)
+        return self._read.all(ReviewNote, "review_notes", {"error_group": group_id, "owner": who.reach, "most": NOTES})
 
     def write_note(self, who: Principal, group_id: str, text: str, connection: Any = None) -> ReviewNote:
         """Write something down about a group."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, Required, Unpack
+from typing import Any, Required, Unpack, get_args
 
 from msgspec.structs import replace
 
@@ -22,9 +22,31 @@ from duly.verbs.selection import refusal, selected
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 from duly.verbs.who import Principal
 
-OPTIONS: tuple[Literal["zone", "catch_up", "max_lateness", "overlap", "rank"], ...] = (
-    "zone", "catch_up", "max_lateness", "overlap", "rank",
-)  # fmt: skip
+
+def _one_of(field: str, choices: Any) -> Callable[[Any], Any]:
+    """A check that a value is one of these."""
+
+    def checked(value: Any) -> Any:
+        if value not in get_args(choices):
+            raise InputError(field, f"must be one of {', '.join(get_args(choices))}, got {value!r:.80}")
+        return value
+
+    return checked
+
+
+# The options of a schedule, each with the check that turns a given value into the stored one.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "zone": lambda zone: checked_zone(zone).key,
+    "catch_up": _one_of("catch_up", CatchUp),
+    "max_lateness": lambda given: None if given is None else checked_lateness(given).total_seconds(),
+    "overlap": _one_of("overlap", Overlap),
+    "rank": checked_rank,
+}
+OPTIONS = tuple(CHECKS)
+ACTS: dict[ScheduleAction, Callable[..., Revision]] = {
+    "pause": advance.paused, "resume": advance.resumed, "run": advance.run_now,
+    "reactivate": advance.reactivated, "remove": advance.removed,
+}  # fmt: skip
 
 
 class ScheduleRow(ScheduleOptions, total=False):
@@ -73,16 +95,7 @@ class ScheduleVerbs(Timetable):
         They are due from now on, or from `since` on if that is later. Keys that exist are left as they are; returns how
         many are new. There is no line in the audit log for each: the caller writes one about all of them.
         """
-        of = self._task(task)
-        news = (self._new_of(of, rule, row) for row in rows)
-        fresh = 0
-        while portion := list(islice(news, PORTION)):
-            self._check_ring(portion[0])
-            now = self._now()
-            begin = now if since is None else max(now, since)
-            planned = [replace(_planned(new, begin), owner=for_owner) for new in portion]
-            fresh += sum(is_new for _, is_new in self._store.enroll(planned, self._seat, connection))
-        return fresh
+        return self._enroll(self._task(task), rule, ((row, {}) for row in rows), for_owner, since, connection)
 
     def create_with(
         self,
@@ -97,24 +110,35 @@ class ScheduleVerbs(Timetable):
 
         Keys that exist are left as they are; returns how many are new. The audit log has one line about all of them.
         """
-        of, store, fresh = self._task(task), self._store, 0
+        of = self._task(task)
         with self._context.joining(connection) as connection:
-            for first in range(0, len(rows), PORTION):
-                portion = rows[first : first + PORTION]
-                news = [self._new_of(of, rule, row) for row, _ in portion]
-                now = self._now()
-                self._check_ring(news[0])
-                made = store.enroll(
-                    [replace(_planned(new, now), owner=for_owner) for new in news], self._seat, connection
-                )
-                facts = {key: known for (key, is_new), (_, known) in zip(made, portion, strict=True) if is_new}
-
-                if facts:
-                    plan = partial(self._remember, facts)
-                    store.revise(list(facts), now, len(facts), plan, connection)
-                fresh += len(facts)
+            fresh = self._enroll(of, rule, rows, for_owner, None, connection)
             if fresh:
                 self._audit.note(who, "schedules.imported", f"task:{of.name}", {"count": fresh}, connection)
+        return fresh
+
+    def _enroll(
+        self,
+        task: Task[..., Any],
+        rule: Any,
+        rows: Iterable[tuple[ScheduleRow, Mapping[str, Any]]],
+        owner: str | None,
+        since: datetime | None,
+        connection: Any,
+    ) -> int:
+        """Write the schedules that are new, portion by portion, with what each remembers; returns how many."""
+        fresh, left = 0, iter(rows)
+        while portion := list(islice(left, PORTION)):
+            news = [self._new_of(task, rule, row) for row, _ in portion]
+            self._check_ring(news[0])
+            now = self._now()
+            begin = now if since is None else max(now, since)
+            planned = [replace(_planned(new, begin), owner=owner) for new in news]
+            made = self._store.enroll(planned, self._seat, connection)
+            facts = {key: known for (key, is_new), (_, known) in zip(made, portion, strict=True) if is_new and known}
+            if facts:
+                self._store.revise(list(facts), now, len(facts), partial(self._remember, facts), connection)
+            fresh += sum(is_new for _, is_new in made)
         return fresh
 
     def _remember(
@@ -147,29 +171,20 @@ class ScheduleVerbs(Timetable):
     ) -> NewSchedule:
         """A new schedule, checked, ready to be written."""
         args = dict(args)
-        zone = checked_zone(options.get("zone") or "UTC")
-        ring = slots = None
-        if isinstance(rule, Slots):
-            ring, slots, text = task.name, rule.n, str(rule.at(0))  # until it has a slot
-        else:
-            rule = checked_rule(rule)
-            text = str(rule)
         is_even = isinstance(rule, Slots)
+        usual = {"zone": "UTC", "catch_up": "latest", "overlap": "supersede" if is_even else "allow", "rank": task.rank}
+        given = {name: value for name, value in options.items() if name in CHECKS and value not in (None, "")}
         return NewSchedule(
             task=task.name,
             key=key,
             queue=task.queue_for(args),
             args=task.checked_args(args),
-            rule=text,
-            zone=zone.key,
+            rule=str(rule.at(0) if is_even else checked_rule(rule)),  # in a ring, until it has a slot
             next_at=None,  # set when it is written
-            rank=task.rank if (rank := options.get("rank")) is None else checked_rank(rank),
-            catch_up=_one_of("catch_up", options.get("catch_up") or "latest", CatchUp),
-            max_lateness=_lateness(options.get("max_lateness")),
-            overlap=_one_of("overlap", options.get("overlap") or ("supersede" if is_even else "allow"), Overlap),
-            ring=ring,
-            slots=slots,
+            ring=task.name if is_even else None,
+            slots=rule.n if is_even else None,
             is_declared=is_declared,
+            **{name: CHECKS[name](value) for name, value in {**usual, **given}.items()},
         )
 
     def write(self, who: Principal, new: NewSchedule, connection: Any = None) -> Schedule:
@@ -195,12 +210,8 @@ class ScheduleVerbs(Timetable):
                 "rule",
                 f"schedule {new.key!r} exists with another kind of rule (with or without a slot); remove it first",
             )
-        fields: dict[str, Any] = {
-            "queue": new.queue, "args": new.args, "zone": new.zone, "rank": new.rank, "catch_up": new.catch_up,
-            "max_lateness": new.max_lateness, "overlap": new.overlap, "is_declared": new.is_declared,
-        }  # fmt: skip
-        if new.ring is None:
-            fields["rule"] = new.rule
+        names = ("queue", "args", "is_declared", *CHECKS, *(("rule",) if new.ring is None else ()))
+        fields = {name: getattr(new, name) for name in names}
         self._revise(who, [schedule_id], advance.changed, connection, **fields)
 
     def _seat(self, new: NewSchedule, slot: int) -> tuple[str, datetime]:
@@ -230,52 +241,50 @@ class ScheduleVerbs(Timetable):
         schedule = self.reached(who, schedule_id, connection)
         changed: dict[str, Any] = {}
         for name, value in fields.items():
-            match name:
-                case "rule":
-                    if schedule.ring is not None:
-                        raise InputError("rule", "a member of a ring keeps its slot; see `duly slots`")
-                    changed["rule"] = str(checked_rule(value))
-                case "zone":
-                    changed["zone"] = checked_zone(value).key
-                case "catch_up":
-                    changed["catch_up"] = _one_of(name, value, CatchUp)
-                case "overlap":
-                    changed["overlap"] = _one_of(name, value, Overlap)
-                case "max_lateness":
-                    changed["max_lateness"] = _lateness(value)
-                case "rank":
-                    changed["rank"] = checked_rank(value)
-                case "args":
-                    task = self._context.task_named(schedule.task)
-                    changed["args"], changed["queue"] = task.checked_args(dict(value)), task.queue_for(value)
-                case _:
-                    known = "rule, zone, catch_up, max_lateness, overlap, rank, args"
-                    raise InputError(name, f"cannot be changed; fields that can: {known}")
+            if name in CHECKS:
+                changed[name] = CHECKS[name](value)
+            elif name == "args":
+                task = self._context.task_named(schedule.task)
+                changed["args"], changed["queue"] = task.checked_args(dict(value)), task.queue_for(value)
+            elif name != "rule":
+                known = ", ".join(("rule", *CHECKS, "args"))
+                raise InputError(name, f"cannot be changed; fields that can: {known}")
+            elif schedule.ring is not None:
+                raise InputError("rule", "a member of a ring keeps its slot; see `duly slots`")
+            else:
+                changed["rule"] = str(checked_rule(value))
         self._revise(who, [schedule_id], advance.changed, connection, **changed)
         return self.get(schedule_id, connection)
 
-    def pause(self, who: Principal, *ids: int, connection: Any = None) -> None:
+    def pause(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:
         """Make no more items until it is resumed."""
-        self._revise(who, ids, _plainly(advance.paused), connection)
+        return self._revise(who, ids, advance.paused, connection)
 
-    def resume(self, who: Principal, *ids: int, connection: Any = None) -> None:
+    def resume(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:
         """Go on from now; what was missed during the pause is not made up for."""
-        self._revise(who, ids, _plainly(advance.resumed), connection)
+        return self._revise(who, ids, advance.resumed, connection)
 
     def reactivate(
-        self, who: Principal, *ids: int, run_now: bool = False, discard: bool = False, connection: Any = None
-    ) -> None:
+        self,
+        who: Principal,
+        *ids: int,
+        run_now: bool = False,
+        discard: bool = False,
+        skip: bool = False,
+        connection: Any = None,
+    ) -> list[int]:
         """Let schedules go on that were deactivated after too many failures in a row; with `run_now`, also at once.
 
         With `discard`, the last item of each is discarded if it is in review: a person has looked at the failure.
+        With `skip`, those that cannot be reactivated are left as they are. Returns the ids.
         """
         with self._context.joining(connection) as connection:
             failed = self._last_failures(ids, connection) if discard else {}
 
             def act(each: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-                return advance.reactivated(each, now, actor, live, failed.get(each.id), run_now)
+                return advance.reactivated(each, live, now, actor, failed.get(each.id), run_now)
 
-            self._revise(who, ids, act, connection)
+            return self._revise(who, ids, act, connection, skip=skip)
 
     def _last_failures(self, ids: Sequence[int], connection: Any) -> dict[int, Item]:
         """The last items of these schedules that are in review, by schedule."""
@@ -304,28 +313,17 @@ class ScheduleVerbs(Timetable):
         given = {"task": task, "owner": who.among(owner), "error_class": cause, "most": most + 1}
         with self._context.joining(connection) as connection:
             ids = [each for (each,) in self._store.read("broken_ids", given, connection)]
-            now, chosen, done = self._now(), ids[:most], 0
-            failed = self._last_failures(chosen, connection) if discard else {}
+            chosen = {"run_now": run_now, "discard": discard, "skip": True}  # some may have been reactivated meanwhile
+            done = self.reactivate(who, *ids[:most], **chosen, connection=connection)
+        return len(done), len(ids) > most
 
-            def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
-                nonlocal done
-                broken = [each for each in schedules if each.broken_at is not None]  # others were reactivated meanwhile
-                done = len(broken)
-                return [
-                    advance.reactivated(each, now, who.user_id, live.get(each.id, ()), failed.get(each.id), run_now)
-                    for each in broken
-                ]
-
-            self._store.revise(chosen, now, len(chosen), plan, connection)
-        return done, len(ids) > most
-
-    def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
+    def run_now(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:
         """Make one more item now; WrongState if items must not overlap and one is still live."""
-        self._revise(who, ids, _run_now, connection)
+        return self._revise(who, ids, advance.run_now, connection)
 
-    def remove(self, who: Principal, *ids: int, connection: Any = None) -> None:
+    def remove(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:
         """Remove schedules, and cancel their waiting items."""
-        self._revise(who, ids, advance.removed, connection)
+        return self._revise(who, ids, advance.removed, connection)
 
     def move(self, who: Principal, moves: Iterable[Move], connection: Any = None) -> int:
         """Move these schedules to other slots of their ring."""
@@ -343,11 +341,7 @@ class ScheduleVerbs(Timetable):
 
         With `skip`, those that cannot be changed are left as they are.
         """
-        acts: dict[ScheduleAction, Callable[..., Revision]] = {
-            "pause": _plainly(advance.paused), "resume": _plainly(advance.resumed), "run": _run_now,
-            "reactivate": _reactivated, "remove": advance.removed,
-        }  # fmt: skip
-        return self._revise(who, selected(ids), acts[action], connection, skip=skip)
+        return self._revise(who, selected(ids), ACTS[action], connection, skip=skip)
 
     def _revise(
         self,
@@ -363,7 +357,7 @@ class ScheduleVerbs(Timetable):
 
         If one of them cannot be changed, the error names each such schedule; with `skip`, the others are changed.
         """
-        now = self._now()
+        ids, now = selected(ids) if ids else [], self._now()
         revised: list[int] = []
         refused: dict[int, str] = {}
 
@@ -389,31 +383,8 @@ class ScheduleVerbs(Timetable):
         return [schedule_id for schedule_id in ids if schedule_id in revised]
 
 
-def _run_now(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-    return advance.run_now(schedule, now, actor, live)
-
-
-def _reactivated(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-    return advance.reactivated(schedule, now, actor, live)
-
-
 def _planned(new: NewSchedule, now: datetime) -> NewSchedule:
     return new if new.ring is not None else replace(new, next_at=parse(new.rule).next(now, zone_named(new.zone)))
-
-
-def _plainly(act: Callable[[Schedule, datetime, str], Revision]) -> Callable[..., Revision]:
-    """The same function, in the form that is also given the live items, which it does not need."""
-    return lambda schedule, _, now, actor: act(schedule, now, actor)
-
-
-def _lateness(given: Any) -> float | None:
-    return None if given is None else checked_lateness(given).total_seconds()
-
-
-def _one_of(field: str, value: Any, choices: Any) -> Any:
-    if value not in choices.__args__:
-        raise InputError(field, f"must be one of {', '.join(choices.__args__)}, got {value!r:.80}")
-    return value
 
 
 def _seated(text: str, slot: int) -> Slot:

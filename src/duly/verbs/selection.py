@@ -11,7 +11,7 @@ NAMED = 20  # rows that an error names at most
 
 
 def selected(ids: Sequence[int]) -> list[int]:
-    """These ids, each once."""
+    """These ids, each once: at least one, and at most a thousand."""
     wanted = list(dict.fromkeys(ids))
     if not 1 <= len(wanted) <= SELECTED:
         raise InputError("ids", f"must be 1 to {SELECTED:,} ids")

@@ -20,7 +20,7 @@ from duly.core.results import ScheduleState, SlotLoad
 from duly.core.shown import AuditLine, ClockNote, Occurrence, ScheduleStory, ShownSchedule
 from duly.verbs.audit import line_shown
 from duly.verbs.context import VerbGroup
-from duly.verbs.read import utc
+from duly.verbs.read import ids_text, utc
 
 PORTION = 1_000
 DAY = timedelta(days=1)
@@ -72,10 +72,8 @@ class Timetable(VerbGroup):
         return next((each for each in self.some([schedule_id], connection) if owner in (None, each.owner)), None)
 
     def get(self, schedule_id: int, connection: Any = None) -> Schedule:
-        found = self.owned_one(schedule_id, None, connection)
-        if found is None:
-            raise DoesNotExist(f"there is no schedule {schedule_id}")
-        return found
+        given = {"ids": ids_text([schedule_id])}
+        return self._read.found(f"schedule {schedule_id}", Schedule, "schedules_with_ids", given, connection)
 
     def find(self, task: str, key: str, connection: Any = None) -> Schedule:
         found = self._read.one(Schedule, "schedule", {"task": task, "key": key}, connection)
@@ -85,7 +83,7 @@ class Timetable(VerbGroup):
 
     def some(self, ids: Iterable[int], connection: Any = None) -> list[Schedule]:
         """The schedules with these ids, as far as they exist."""
-        return self._read.all(Schedule, "schedules_with_ids", {"ids": codec.text(list(ids))}, connection)
+        return self._read.all(Schedule, "schedules_with_ids", {"ids": ids_text(ids)}, connection)
 
     def page(
         self,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duly.core import codec
-from duly.core.errors import DoesNotExist, InputError, WrongState
+from duly.core.errors import InputError, WrongState
 from duly.core.shown import KeyInfo, Role, User
 from duly.verbs import passwords
 from duly.verbs.context import VerbGroup
@@ -45,19 +45,15 @@ class Users(VerbGroup):
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
         hashed = None if password is None else passwords.hashed(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._now()}
-        with self._context.joining(connection) as connection:
+        with self._noted(who, "user.created", f"user:{user_id}", {"role": role}, connection) as connection:
             if not self._store.write("user_create", row, connection):
                 raise WrongState(f"user {user_id!r} exists already")
-            self._audit.note(who, "user.created", f"user:{user_id}", {"role": role}, connection)
             return self.get(who, user_id, connection)
 
     def get(self, who: Principal, user_id: str, connection: Any = None) -> User:
         """One user; those who are not admins find only themselves."""
-        is_seen = who.reach in (None, user_id)
-        user = self._read.one(User, "user", {"id": user_id}, connection)
-        if user is None or not is_seen:
-            raise DoesNotExist(f"there is no user {user_id!r:.80}")
-        return user
+        given = {"id": user_id if who.reach in (None, user_id) else None}
+        return self._read.found(f"user {user_id!r:.80}", User, "user", given, connection)
 
     def page(self, who: Principal, after: str = "", most: int = 100) -> list[User]:
         """All users by id, for admins; `after` is the last id of the page before."""
@@ -123,16 +119,13 @@ class Users(VerbGroup):
             "expires_at": expires_at,
         }  # fmt: skip
         about = {"user": user_id, "scopes": sorted(set(scopes))}
-        with self._context.joining(connection) as connection:
+        with self._noted(who, "key.created", f"key:{prefix}", about, connection) as connection:
             self._store.write("key_create", row, connection)
-            self._audit.note(who, "key.created", f"key:{prefix}", about, connection)
             return self.key(who, prefix, connection), f"duly_{prefix}_{secret}"
 
     def key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:
-        key = self._read.one(KeyInfo, "key", {"id": key_id, "user_id": who.reach}, connection)
-        if key is None:
-            raise DoesNotExist(f"there is no key {key_id!r:.40}")
-        return key
+        given = {"id": key_id, "user_id": who.reach}
+        return self._read.found(f"key {key_id!r:.40}", KeyInfo, "key", given, connection)
 
     def keys(self, who: Principal, user_id: str | None = None, after: str = "", most: int = 100) -> list[KeyInfo]:
         """A page of keys by id: those of this user, or of all users whose keys the caller may see."""
@@ -141,10 +134,8 @@ class Users(VerbGroup):
     def revoke_key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:
         """Make a key invalid."""
         given = {"id": key_id, "user_id": who.reach, "now": self._now()}
-        with self._context.joining(connection) as connection:
-            if not self._store.write("key_revoke", given, connection):
-                raise DoesNotExist(f"there is no key {key_id!r:.40}")
-            self._audit.note(who, "key.revoked", f"key:{key_id}", {}, connection)
+        with self._noted(who, "key.revoked", f"key:{key_id}", connection=connection) as connection:
+            self._store.write("key_revoke", given, connection)
             return self.key(who, key_id, connection)
 
     def by_key(self, text: str) -> Principal | None:

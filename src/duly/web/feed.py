@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from duly.core import codec
 from duly.core.errors import StoreUnavailable
 from duly.core.shown import AuditLine
-from duly.verbs.tail import Tail
+from duly.verbs.audit import Tail
 from duly.web.desk import Desk
 from duly.web.routes.queues import line_shown
 
