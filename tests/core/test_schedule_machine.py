@@ -168,9 +168,8 @@ class Seasons(RuleBasedStateMachine):
             act = getattr(advancing, wish)
             if wish == "changed":
                 return [self.change(each, waiting, text, rank) for each in some]
-            if wish == "removed":
-                return [act(each, waiting.get(each.id, ()), self.now, "ana") for each in some]
-            return [act(each, self.now, "ana") for each in some]
+            live = waiting if wish == "removed" else {}
+            return [act(each, live.get(each.id, ()), self.now, "ana") for each in some]
 
         try:
             assert self.store.revise(ids, self.now, len(ids), lambda *given: self.remember(plan(*given))) == len(ids)

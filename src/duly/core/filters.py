@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from duly.core.model import CatchUp, Overlap, State
-from duly.core.results import DateField
+from duly.core.results import DateField, ScheduleState
 
 
 class ActOptions(TypedDict, total=False):
@@ -54,6 +54,16 @@ class ScheduleFields(TypedDict, total=False):
     max_lateness: float | timedelta | None
     overlap: Overlap | None
     rank: int | None
+
+
+class ScheduleFilter(TypedDict, total=False):
+    """Which schedules a list shows."""
+
+    task: str | None
+    key: str | None  # the whole key, or the key without the owner in front
+    state: ScheduleState | None
+    ring: str | None
+    slot: int | None
 
 
 class ScheduleChange(ScheduleFields, total=False):

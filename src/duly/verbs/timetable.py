@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from duly.core import advance, codec
 from duly.core.clock import EPOCH
 from duly.core.errors import DoesNotExist, InputError
+from duly.core.filters import ScheduleFilter
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
 from duly.core.results import ScheduleState, SlotLoad
@@ -30,6 +31,7 @@ SCANNED = 20_000  # schedules that are looked at for one page, at most
 # or in review. A schedule without an item stands by what it remembers.
 Standing = Literal["waiting", "running", "done", "failing"]
 CAUSES = 100
+UNFILTERED: ScheduleFilter = {"task": None, "key": None, "state": None, "ring": None, "slot": None}
 
 
 class Cause(Struct, frozen=True):
@@ -86,23 +88,10 @@ class Timetable(VerbGroup):
         return self._read.all(Schedule, "schedules_with_ids", {"ids": ids_text(ids)}, connection)
 
     def page(
-        self,
-        *,
-        owner: str | None = None,
-        task: str | None = None,
-        key: str | None = None,
-        state: ScheduleState | None = None,
-        ring: str | None = None,
-        slot: int | None = None,
-        after: int = 0,
-        most: int = 100,
+        self, *, owner: str | None = None, after: int = 0, most: int = 100, **filters: Unpack[ScheduleFilter]
     ) -> list[Schedule]:
-        """A page of schedules, by id; `after` is the last id of the page before. No `owner` means all owners.
-
-        `key` is the whole key, or the key without the owner in front.
-        """
-        filters = {"owner": owner, "task": task, "key": key, "state": state, "ring": ring, "slot": slot}
-        given = {**filters, "after": after, "most": max(1, min(most, PORTION))}
+        """A page of schedules, by id; `after` is the last id of the page before. No `owner` means all owners."""
+        given = {**UNFILTERED, **filters, "owner": owner, "after": after, "most": max(1, min(most, PORTION))}
         return self._read.all(Schedule, "schedules", given)
 
     def pages(self, **filters: Any) -> Iterator[Schedule]:
@@ -138,7 +127,7 @@ class Timetable(VerbGroup):
         by_next: bool = False,
         after: Sequence[Any] | None = None,
         most: int = 100,
-        **filters: Any,
+        **filters: Unpack[ScheduleFilter],
     ) -> tuple[list[Schedule], list[Any] | None]:
         """The next schedules of this owner that fit, and where to go on; None: nothing more fits.
 
@@ -146,14 +135,13 @@ class Timetable(VerbGroup):
         have no next time. At most 20,000 are looked at for one page, which may therefore have none and go on. Of one
         owner, only their own schedules are looked at, so no page reveals others.
         """
-        given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
-        given |= {"owner": owner, "contains": None if contains is None else like(contains)}
-        by_next = by_next and given["state"] != "broken"  # those have no next time
+        given = {**UNFILTERED, **filters, "owner": owner, "contains": None if contains is None else like(contains)}
+        by_next = by_next and filters.get("state") != "broken"  # those have no next time
         place: list[Any] | None = list(after) if after else (["next", None, 0] if by_next else ["id", 0])
         found: list[tuple[Schedule, list[Any]]] = []
         looked = 0
         while place is not None and looked < SCANNED and len(found) <= most:
-            met, goes_on = self._met(place, owner, given["state"])
+            met, goes_on = self._met(place, owner, filters.get("state"))
             asked = {**given, "ids": codec.text([schedule_id for schedule_id, _ in met])}
             rows = {row.id: row for row in self._read.all(Schedule, "schedules_fitting", asked)}
             is_rest = by_next and place[0] == "id"  # of those that have a next time, we have come along before
