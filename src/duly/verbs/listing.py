@@ -72,7 +72,7 @@ class Filter(Struct, frozen=True, kw_only=True):
             raise InputError("to", "must be later than from")
         for name in ("job_id", "schedule_id", "below"):
             if not is_id(getattr(self, name) or 0):
-                raise InputError(name, "is larger than any id")
+                raise InputError(name, "is not an id")
         if len(self.where) > VALUES:
             raise InputError("where", f"at most {VALUES} values can be asked for at once")
 
