@@ -20,12 +20,11 @@ from duly.core.model import Ask, Cancel, Done, GiveUp, Item, Meter, NewSchedule
 from duly.core.policy.recur import parse
 from duly.engine import pruner as pruning
 from duly.engine import recurrer
-from duly.engine.detector import Detector
 from duly.engine.loop import Loop
 from duly.engine.pruner import BREATH, EVERY, PORTION, STEP, Pruner
 from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import PORTION as PORTION_OF_LEASES
-from duly.engine.rescuer import Rescuer
+from duly.engine.rescuer import Detector, Rescuer
 from duly.engine.work import InFlight
 from duly.store import Store
 from tests.process.fleet import until

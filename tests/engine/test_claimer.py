@@ -10,8 +10,8 @@ import pytest
 from duly.core.clock import EPOCH, DatabaseClock
 from duly.core.model import Done, Item, Line, Share
 from duly.engine.claimer import Claimer
-from duly.engine.inbox import ClaimerInbox
 from duly.engine.metering import Meters
+from duly.engine.news import ClaimerInbox
 from duly.engine.work import InFlight
 from duly.store import Store
 from duly.store.contract import START

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from duly.engine.detector import RECONNECT, Detector
+from duly.engine.rescuer import RECONNECT, Detector
 from tests.support import NOW, after
 
 LEASE = 20.0

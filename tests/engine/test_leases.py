@@ -116,7 +116,7 @@ def test_a_clock_that_is_set_back_ends_no_lease_and_no_handler(house: House) -> 
     until(lambda: seen["began"])
     clock: Any = app.clock
     clock.shift = -3600.0
-    worker._engine.clock_check.tick(app.clock.now())
+    worker._engine.check_clock(app.clock.now())
     renewals(app, item_id, 12)  # more than a lease
     row = app.read.item(item_id)
     assert (row.state, row.attempt, row.losses) == ("running", 1, 0)

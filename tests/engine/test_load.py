@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.engine.machine import measure
+from duly.engine.gate import measure
 
 
 def test_this_machine_says_how_busy_it_is() -> None:

@@ -121,7 +121,7 @@ def test_when_so_many_fail_the_causes_do_not_matter() -> None:
         items = [an_item(id=n, fence=n)]
         verdict = GONE if n % 5 < 3 else BAD
         unwritten += outages.judge(TOWER, [(item, verdict, decide(item, verdict, NOW, RULES)) for item in items], NOW)
-    ((_, news),) = outages.notices()
+    (news,) = outages.notices()
     assert news.details["cause"] == MIXED
     assert news.message.startswith("tower is down: errors such as ")
     outages.take_back(unwritten, NOW)
@@ -188,7 +188,9 @@ def test_what_is_remembered_of_items_is_bounded(monkeypatch: pytest.MonkeyPatch)
     outages = down(KEY)
     for n in (50, 51, 52, 50, 53, 54):
         end(outages, [n], KEY)
-    excused = outages._down["tower"]._excused
+    outage = outages._sources["tower"].outage
+    assert outage is not None
+    excused = outage._excused
     assert set(excused) == {50, 53, 54}
     assert {each.item.args for each in excused.values() if each.item is not None} == {b""}, "arguments may be large"
     outages = Outages()
@@ -237,8 +239,8 @@ def test_whoever_succeeds_meanwhile_does_not_believe_that_it_is_down() -> None:
     end(outages, [1], Done(), after(10))
     outages.learn(alert(after(5)))
     assert not outages.is_down(TOWER)
-    ((name, news),) = outages.notices()
-    assert (name, news.is_back, news.details["backAt"]) == ("source:tower", True, after(10).isoformat())
+    (news,) = outages.notices()
+    assert (news.name, news.details["backAt"]) == ("source:tower", after(10).isoformat())
     assert woken
 
 
@@ -251,7 +253,7 @@ def test_whoever_has_just_had_a_success_waits_for_the_next_end() -> None:
         assert each.notices() == []
     end(well, [2], Done(), after(61))
     well.learn(alert(after(60)))
-    assert [news.is_back for _, news in well.notices()] == [True]
+    assert ["backAt" in news.details for news in well.notices()] == [True]
     end(ill, [2], GONE, after(61))
     ill.learn(alert(after(60)))
     assert ill.is_down(TOWER)
@@ -269,8 +271,8 @@ def test_whoever_is_contradicted_needs_twice_as_many_failures_until_it_succeeds(
             end(outages, [next(numbers)], GONE)
             count += 1
         needed.append(count)
-        for name, news in outages.notices():
-            outages.written(name, news)
+        for news in outages.notices():
+            outages.written(news)
         outages.learn(alert(NOW))
         assert outages.is_down(TOWER)
         outages.learn(alert(NOW, backAt=NOW.isoformat()))
@@ -293,7 +295,7 @@ def test_whoever_only_believed_others_is_not_contradicted() -> None:
 
 def test_a_success_while_the_watch_writes_that_it_is_down_is_news() -> None:
     outages = down()
-    ((name, news),) = outages.notices()
+    (news,) = outages.notices()
     end(outages, [50], Done())
-    outages.written(name, news)
-    assert [each.is_back for _, each in outages.notices()] == [True]
+    outages.written(news)
+    assert ["backAt" in each.details for each in outages.notices()] == [True]

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,23 +35,19 @@ SETTLED = Settled()
 Verdicts = list[Outcome | Settled]
 
 
+@dataclass(eq=False)
 class Caller:
     """Calls handlers on behalf of a worker."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        observer: Observer,
-        settings: Settings,
-        report: Callable[[Item, bytes], None],
-    ) -> None:
-        self._store = observer.observe(store)
-        self._now = clock.now
-        self._observer = observer
-        self._is_traced = observer.is_tracing()
-        self._result_limit = settings.max_result_bytes
-        self.report = report
+    store: Store
+    clock: Clock
+    observer: Observer
+    settings: Settings
+    report: Callable[[Item, bytes], None]
+
+    def __post_init__(self) -> None:
+        self.store = self.observer.observe(self.store)
+        self._is_traced = self.observer.is_tracing()
 
     def attempt(self, task: Task[..., Any], item: Item) -> Attempt:
         tries = item.max_attempts or task.tries
@@ -58,7 +55,7 @@ class Caller:
         if not task.is_async and not task.batch:
             # Wait for a connection only while there is time left to use it; having to wait is not the item's fault.
             until = time.monotonic() + WAITING * task.deadline
-            opener = partial(self._store.transaction, is_handlers=True, until=until)
+            opener = partial(self.store.transaction, is_handlers=True, until=until)
         return Attempt(item, tries, self.report, opener)
 
     async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
@@ -71,13 +68,13 @@ class Caller:
     def begin(self, task: Task[..., Any], items: list[Item]) -> Coroutine[Any, Any, Any]:
         """The coroutine of an async handler, ready to be awaited."""
         args = self._arguments(task, items, self._attempts(task, items))
-        if self._is_traced or self._observer.speaks_of(task):
+        if self._is_traced or self.observer.speaks_of(task):
             return self._watched(task, items, args)
         coroutine: Coroutine[Any, Any, Any] = task.handler(**args)
         return coroutine
 
     async def _watched(self, task: Task[..., Any], items: list[Item], args: dict[str, Any]) -> Any:
-        with self._observer.running(task, items, self._is_traced):
+        with self.observer.running(task, items, self._is_traced):
             return await task.handler(**args)
 
     def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
@@ -85,7 +82,7 @@ class Caller:
         attempts = self._attempts(task, items)
         try:
             args = self._arguments(task, items, attempts)
-            with self._observer.running(task, items, self._is_traced):
+            with self.observer.running(task, items, self._is_traced):
                 value = task.handler(**args)
             verdicts = self.judge(task, items, value)
         except BaseException as error:
@@ -107,7 +104,7 @@ class Caller:
     def caught(self, items: list[Item], error: BaseException) -> None:
         """Have this exception in the log lines of the tries that it ended."""
         for item in items:
-            self._observer.caught(item, error)
+            self.observer.caught(item, error)
 
     def _attempts(self, task: Task[..., Any], items: list[Item]) -> list[Attempt]:
         return [self.attempt(task, item) for item in items] if task.wants_attempt else []
@@ -157,7 +154,7 @@ class Caller:
 
     def _kept(self, what: str, value: Any) -> bytes | GiveUp:
         try:
-            text = codec.keepable(value, self._result_limit)
+            text = codec.keepable(value, self.settings.max_result_bytes)
         except ValueError as error:
             return GiveUp(f"the work was done, but its {what} {error}")
         return text.replace(b"\\u0000", b"\\ufffd")
@@ -173,8 +170,8 @@ class Caller:
                     raise DulyError(
                         "the handler ended the transaction of attempt.connection, which is for duly to commit"
                     )
-                change = decide(attempt.item, verdict, self._now(), task.rules)
-                if self._store.settle([change], connection=connection):
+                change = decide(attempt.item, verdict, self.clock.now(), task.rules)
+                if self.store.settle([change], connection=connection):
                     raise LeaseLost(f"item {attempt.id} was given to another worker; its effects are rolled back")
         except Exception as error:
             return self.failed([attempt.item], error)[0]

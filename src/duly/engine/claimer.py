@@ -19,8 +19,8 @@ from duly.core.decide import UNKNOWN, decide
 from duly.core.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.core.policy.limits import slack
 from duly.engine.due_lines import BARREN, SOON, DueLines, TurnLog
-from duly.engine.inbox import ClaimerInbox
 from duly.engine.metering import Meters
+from duly.engine.news import ClaimerInbox
 from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
 
@@ -81,13 +81,11 @@ class Claimer:
         inbox: ClaimerInbox | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
         turn_log: TurnLog | None = None,
-        only: Line | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._ticks = ticks  # measures what looks cost
-        self._only = only
-        self.inbox = inbox or ClaimerInbox({task for pool in pools for task in pool.tasks}, only=only)
+        self.inbox = inbox or ClaimerInbox({task for pool in pools for task in pool.tasks})
         self._sweep = timedelta(seconds=sweep)
         self._poll = timedelta(seconds=poll)
         self._lease = timedelta(seconds=lease)
@@ -190,8 +188,8 @@ class Claimer:
 
     def _survey(self, now: datetime) -> list[Head]:
         """Survey the next portion of the lines. They are walked over and over, at a pace that costs little."""
-        if self._only is not None:
-            return self._store.survey((self._only.queue, *START[1:]), FEW)[0]
+        if self.inbox.only is not None:
+            return self._store.survey((self.inbox.only.queue, *START[1:]), FEW)[0]
         begun = self._ticks()
         is_first = self._place == START
         heads, place = self._store.survey(self._place, PORTION)

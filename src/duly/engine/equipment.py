@@ -19,6 +19,9 @@ from duly.store.contract import Store
 from duly.store.migrate import Apps
 from duly.tasks.task import Task
 
+# Find the alerts of plug-ins, by the names of these.
+AlertFinders = Mapping[str, Callable[[], Iterable[NewAlert]]]
+
 
 class Observer(Protocol):
     """What a worker reports of its work, for metrics, logs and spans."""
@@ -82,8 +85,7 @@ class Equipment:
     store: Store
     # The folders with the migrations of the plug-ins whose tables have to be there.
     app_migrations: Apps
-    # Find the alerts of plug-ins, by the names of these.
-    alerts: Mapping[str, Callable[[], Iterable[NewAlert]]]
+    alerts: AlertFinders
     observer: Observer
     # The tasks that this worker runs, by name: those that it was started for, and duly's own.
     tasks: Mapping[str, Task[..., Any]]

@@ -6,17 +6,46 @@ a line: a worker that meets trouble slows down, and all of them speed up again s
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from duly.core.model import Failed, Throttled
 from duly.core.policy.adapt import Call, Load, Pace, Pacing, Slice, SliceBounds, Trouble
 from duly.engine.calls import Verdicts
-from duly.engine.machine import measure
 
 LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
+MEMORY = Path("/proc/meminfo")
+GROUP = Path("/sys/fs/cgroup")  # of a container, whose memory ends before the machine's does
+
+
+def measure(memory: Path = MEMORY, group: Path = GROUP) -> Load:
+    """How busy this machine is: what is in use, each from 0 to 1; 0 where the system does not report it."""
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return Load(cpu=min(waiting, 1.0), memory=max(_machine(memory), _container(group)))
+
+
+def _machine(memory: Path) -> float:
+    try:
+        sizes = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+)", memory.read_text(), re.MULTILINE)}
+        return 1.0 - sizes["MemAvailable"] / sizes["MemTotal"]
+    except (OSError, KeyError, ZeroDivisionError):
+        return 0.0
+
+
+def _container(group: Path) -> float:
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
+        used = int((group / "memory.current").read_text()) - (int(cached[1]) if cached else 0)
+        return min(used / int(limit), 1.0) if limit != "max" else 0.0
+    except (OSError, ValueError, ZeroDivisionError):
+        return 0.0
 
 
 class PaceSample(NamedTuple):
@@ -29,20 +58,16 @@ class PaceSample(NamedTuple):
     longest: float
 
 
+@dataclass(eq=False)
 class PaceGate:
-    def __init__(
-        self,
-        pace: Pace,
-        slices: SliceBounds,
-        ticks: Callable[[], float] = time.monotonic,
-        load: Callable[[], Load] = measure,
-    ) -> None:
-        self.pace = pace
-        self._slices = slices
-        self._ticks = ticks
-        self._measure = load
-        self._load, self._looked = Load(), -LOOK_EVERY
-        self._pacing = Pacing.first(ticks(), pace)
+    pace: Pace
+    slices: SliceBounds
+    ticks: Callable[[], float] = time.monotonic
+    load: Callable[[], Load] = measure
+
+    def __post_init__(self) -> None:
+        self._busy, self._looked = Load(), -LOOK_EVERY
+        self._pacing = Pacing.first(self.ticks(), self.pace)
         self._slice = Slice()
         self._calls, self._seconds, self._longest = 0, 0.0, 0.0  # since `lately`
         self._next = 0.0  # when the next call may begin, on the monotonic clock
@@ -50,22 +75,22 @@ class PaceGate:
 
     def width(self) -> int:
         """How many calls may run at the same time."""
-        return self._pacing.concurrency(self._ticks(), self.pace)
+        return self._pacing.concurrency(self.ticks(), self.pace)
 
     def claim(self) -> int:
         """How many items to hold at most: what one slice of time has use for, and less while the machine is busy."""
-        now = self._ticks()
+        now = self.ticks()
         if now - self._looked >= LOOK_EVERY:
-            self._load, self._looked = self._measure(), now
+            self._busy, self._looked = self.load(), now
         return self._batch(now)
 
     def _batch(self, now: float) -> int:
-        return max(self._slice.claim(self._slices, self._load, self._pacing.level(now, self.pace)), self.width())
+        return max(self._slice.claim(self.slices, self._busy, self._pacing.level(now, self.pace)), self.width())
 
     def turn(self) -> float:
         """0 when a call may begin now, which then counts as begun; else the seconds to wait before the next try."""
         with self._lock:
-            now = self._ticks()
+            now = self.ticks()
             begin = max(self._next, self._pacing.not_before)
             if begin > now:
                 return begin - now
@@ -74,7 +99,7 @@ class PaceGate:
 
     def ended(self, started: float, in_flight: int, verdicts: Verdicts) -> None:
         """A call has ended with these verdicts. It began at `started`, when `in_flight` calls were under way."""
-        now = self._ticks()
+        now = self.ticks()
         trouble, retry_after = self._trouble(verdicts)
         call = Call(started=started, ended=now, in_flight=in_flight, trouble=trouble, retry_after=retry_after)
         has_failed = any(isinstance(verdict, Failed) for verdict in verdicts)
@@ -90,7 +115,7 @@ class PaceGate:
         with self._lock:
             calls, seconds, longest = self._calls, self._seconds, self._longest
             self._calls, self._seconds, self._longest = 0, 0.0, 0.0
-        return PaceSample(self.width(), self._batch(self._ticks()), calls, seconds, longest) if calls else None
+        return PaceSample(self.width(), self._batch(self.ticks()), calls, seconds, longest) if calls else None
 
     def throttled(self) -> float:
         """The share of recent calls that met trouble, from 0 to 1."""

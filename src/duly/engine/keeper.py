@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
 from duly.core.model import Failed, Item, Released
@@ -26,23 +27,17 @@ LOOK_EVERY = 0.4
 IDLE = timedelta(hours=1)
 
 
+@dataclass(eq=False)
 class Keeper:
-    def __init__(
-        self,
-        store: Store,
-        in_flight: InFlight,
-        *,
-        lease: float,
-        beat: float,
-        wake: Wake = nothing,
-        ticks: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._in_flight = in_flight
-        self._lease = lease
-        self._beat = beat
-        self._wake = wake
-        self._ticks = ticks
+    store: Store
+    in_flight: InFlight
+    _: KW_ONLY
+    lease: float
+    beat: float
+    wake: Wake = nothing
+    ticks: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._reports: dict[tuple[int, int], tuple[Item, bytes]] = {}
         self._must_look = False
         self._look_at = -float("inf")  # when the next look is allowed, on the monotonic clock
@@ -50,110 +45,98 @@ class Keeper:
     def look_soon(self) -> None:
         """Look soon whether the items that run here are still ours: a person may have cancelled one."""
         self._must_look = True
-        self._wake()
+        self.wake()
 
     def report(self, item: Item, progress: bytes) -> None:
         """Remember how far a try is, to be written soon; only the latest report of a try is written."""
         self._reports[item.id, item.fence] = (item, progress)
 
     def tick(self, now: datetime) -> datetime:
-        due = {fence: lease for fence, lease in self._in_flight.held().items() if self._due(lease) <= self._ticks()}
+        due = {fence: lease for fence, lease in self.in_flight.held().items() if self._due(lease) <= self.ticks()}
         if due:
             self._prolong(due, now)
-        if self._must_look and self._look_at <= self._ticks():
+        if self._must_look and self._look_at <= self.ticks():
             self._look()
         self._write_reports()
-        leases = self._in_flight.held()
+        leases = self.in_flight.held()
         if not leases and not self._reports:
             return now + IDLE
         times = [self._due(lease) for lease in leases.values()]
         if self._must_look:
             times.append(self._look_at)
-        nearest = min(times, default=float("inf")) - self._ticks()
+        nearest = min(times, default=float("inf")) - self.ticks()
         return now + timedelta(seconds=max(min(nearest, REPORT_EVERY), 0.0))
 
     def _due(self, lease: Lease) -> float:
         """When to prolong it: a beat after it was claimed or last prolonged."""
-        return lease.ends - self._lease + self._beat
+        return lease.ends - self.lease + self.beat
 
     def _look(self) -> None:
         """Find out now which items are no longer ours. It only reads, because a write would be news again."""
-        self._must_look, self._look_at = False, self._ticks() + LOOK_EVERY
-        items = [item for work in self._in_flight.works() for item in work.items]
-        running = set(self._store.running([item.id for item in items])) if items else set()
+        self._must_look, self._look_at = False, self.ticks() + LOOK_EVERY
+        items = [item for work in self.in_flight.works() for item in work.items]
+        running = set(self.store.running([item.id for item in items])) if items else set()
         if lost := {(item.id, item.fence) for item in items if (item.id, item.fence) not in running}:
-            self._in_flight.drop(lost)
+            self.in_flight.drop(lost)
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
-        ends = self._ticks() + self._lease
-        lease_until = now + timedelta(seconds=self._lease)
-        lost = self._store.extend({fence: tuple(lease.open) for fence, lease in due.items()}, now, lease_until)
+        ends = self.ticks() + self.lease
+        lease_until = now + timedelta(seconds=self.lease)
+        lost = self.store.extend({fence: tuple(lease.open) for fence, lease in due.items()}, now, lease_until)
         for lease in due.values():
             lease.ends, lease.is_ending = ends, False
         if lost:
-            self._in_flight.drop(lost)
+            self.in_flight.drop(lost)
 
     def _write_reports(self) -> None:
         reports, self._reports = self._reports, {}
         for item, progress in reports.values():
-            self._store.report(item.id, item.fence, progress)
+            self.store.report(item.id, item.fence, progress)
 
 
+@dataclass(eq=False)
 class Watchdog:
-    def __init__(
-        self,
-        in_flight: InFlight,
-        *,
-        lease: float,
-        finish: Callable[..., bool],
-        hung: Callable[[Work], list[Work]],
-        stale: Callable[[], list[Work]] = list,
-    ) -> None:
-        self._in_flight = in_flight
-        # Stop handlers early enough for them to end before another worker may start the same items.
-        self._margin = lease / 10
-        self._finish = finish
-        self._hung = hung  # given a work past its deadline, returns the works that it blocks
-        self._stale = stale  # returns works that waited too long for a slot
+    in_flight: InFlight
+    _: KW_ONLY
+    lease: float
+    finish: Callable[..., bool]
+    hung: Callable[[Work], list[Work]]  # given a work past its deadline, returns the works that it blocks
+    stale: Callable[[], list[Work]] = list  # returns works that waited too long for a slot
 
     def tick(self, now: datetime) -> datetime:
-        for work in self._stale():
+        for work in self.stale():
             self._give_back(work)
         self._end_overdue()
-        held = self._in_flight.held()
-        ending = {fence for fence, lease in held.items() if lease.ends - self._margin <= time.monotonic()}
+        held = self.in_flight.held()
+        # Stop handlers early enough for them to end before another worker may start the same items.
+        soon = time.monotonic() + self.lease / 10
+        ending = {fence for fence, lease in held.items() if lease.ends <= soon}
         if news := [held[fence] for fence in ending if not held[fence].is_ending]:
             log.error("could not prolong %d leases in time: stopping their handlers", len(news))
             for lease in news:
                 lease.is_ending = True
-        for work in self._in_flight.works():
-            if ending.intersection(item.fence for item in work.items):
-                self._interrupt(work)
+        # Their attempts are given back when the database answers again. A thread cannot be stopped. It goes on, and its
+        # result counts if nobody has taken its lease over by then. The keeper goes on trying to prolong the lease, so
+        # that others do not take for a crash what is only unwritten.
+        for work in self.in_flight.works():
+            if work.can_stop and ending.intersection(item.fence for item in work.items):
+                self._give_back(work)
         return self._next(now)
 
-    def _interrupt(self, work: Work) -> None:
-        """Stop a handler whose lease ends; its attempt is given back when the database answers again.
-
-        A thread cannot be stopped. It goes on, and its result counts if nobody has taken its lease over by then. The
-        keeper goes on trying to prolong the lease, so that others do not take for a crash what is only unwritten.
-        """
-        if work.can_stop:
-            self._give_back(work)
-
     def _give_back(self, work: Work) -> None:
-        self._finish(work, [Released()] * len(work.items), stop=True)
+        self.finish(work, [Released()] * len(work.items), stop=True)
 
     def _end_overdue(self) -> None:
-        for work in self._in_flight.works():
+        for work in self.in_flight.works():
             if work.deadline <= time.monotonic():
                 error = f"DeadlineExceeded: still running after {work.task.deadline:g} s"
                 verdicts: Verdicts = [Failed(error, ("duly.DeadlineExceeded", "TimeoutError"))] * len(work.items)
-                if self._finish(work, verdicts, stop=True):
-                    for blocked in self._hung(work):
+                if self.finish(work, verdicts, stop=True):
+                    for blocked in self.hung(work):
                         self._give_back(blocked)
 
     def _next(self, now: datetime) -> datetime:
-        if not self._in_flight.held() and not len(self._in_flight):
+        if not self.in_flight.held() and not len(self.in_flight):
             return now + IDLE
-        nearest = min((work.deadline for work in self._in_flight.works()), default=float("inf")) - time.monotonic()
+        nearest = min((work.deadline for work in self.in_flight.works()), default=float("inf")) - time.monotonic()
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))

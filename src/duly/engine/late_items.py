@@ -1,19 +1,23 @@
 """Finds items that are late, and why: what fell due while no worker ran, and the rest.
 
 What a pause, a limit or a window holds back by plan is not late, and neither is what waits for a source that is down.
+`Reasons` gathers what the limits and windows are, and how far the limits are used. One query is about all that is
+overdue, since there may be a queue for each of ten thousand customers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.json import encode
 
 from duly.core.clock import EPOCH
-from duly.core.model import Head
-from duly.engine.reasons import OverdueItems, Reasons
+from duly.core.model import Head, Lane, Meter
+from duly.core.policy.lateness import BUSY, Holds, Use, explained, has_missed_windows, is_used_up
 from duly.store.contract import START, Store
 
 # If rows that are not late fill a look, this many lines are looked at in each tick instead.
@@ -21,6 +25,66 @@ LINES = 10_000
 
 # Whether an outage explains that items of a queue wait, the oldest since then; the last argument is the time now.
 Explain = Callable[[str, datetime, datetime], bool]
+
+
+class OverdueItems(Struct, frozen=True):
+    """How many items of a queue and lane are due for long, and since when the oldest is."""
+
+    queue: str
+    lane: Lane
+    items: int
+    oldest: datetime
+
+
+@dataclass(eq=False)
+class Reasons:
+    store: Store
+    holds_of: Callable[[str], Holds]  # what holds a queue by plan
+    least: float  # seconds that a limit explains at least while it is used up
+
+    def __post_init__(self) -> None:
+        self._holds: dict[str, Holds] = {}
+        self._uses: dict[Meter, Use] = {}
+        self._waiting: Counter[Meter] = Counter()  # items that wait under each meter
+        self._full_at: dict[Meter, datetime] = {}  # when it was last seen that a meter is used up
+
+    def begin(self, now: datetime) -> None:
+        """Forget what was found in the last tick, except which meters were used up a moment ago."""
+        self._holds, self._uses, self._waiting = {}, {}, Counter()
+        self._full_at = {meter: at for meter, at in self._full_at.items() if now - at <= BUSY}
+
+    def look(self, overdue: Sequence[OverdueItems], now: datetime) -> None:
+        """Take note of what holds these back, with one query for all meters that are not known yet."""
+        for queue in {each.queue for each in overdue} - self._holds.keys():
+            self._holds[queue] = self.holds_of(queue)
+        limited = [each for each in overdue if each.lane == "main"]
+        for each in limited:
+            self._waiting.update(dict.fromkeys(self._holds[each.queue].meters, each.items))
+        held = dict.fromkeys(meter for each in limited for meter in self._holds[each.queue].meters)
+        if not (new := [meter for meter in held if meter not in self._uses]):
+            return
+        asked = [
+            {"place": place, "name": meter.name, "most": meter.most, "per": meter.per}
+            for place, meter in enumerate(new)
+        ]
+        for place, *use in self.store.read("meter_use", {"meters": encode(asked).decode()}):
+            self._uses[new[place]] = Use(*use)
+            if is_used_up(Use(*use), now):
+                self._full_at[new[place]] = now
+
+    def explain(self, each: OverdueItems, now: datetime) -> bool:
+        """Whether a limit that is used up, or a window without room, explains that these wait."""
+        holds = self._holds[each.queue]
+        if each.lane == "retry":
+            return holds.windows is not None and not has_missed_windows(holds.windows, each.oldest, each.items, now)
+        return (now - each.oldest).total_seconds() <= explained(self._used_up(holds), self.least)
+
+    def is_held(self, queue: str) -> bool:
+        """Whether a limit that is used up holds this queue back."""
+        return bool(self._used_up(self._holds[queue]))
+
+    def _used_up(self, holds: Holds) -> list[tuple[Use, int]]:
+        return [(self._uses[meter], self._waiting[meter]) for meter in holds.meters if meter in self._full_at]
 
 
 class LateCount(Struct, frozen=True):
@@ -61,11 +125,13 @@ class Look(Struct, frozen=True):
     most: int
 
 
+@dataclass(eq=False)
 class LateItems:
-    def __init__(self, store: Store, reasons: Reasons, explain: Explain) -> None:
-        self._store = store
-        self._reasons = reasons
-        self._explain = explain
+    store: Store
+    reasons: Reasons
+    explain: Explain
+
+    def __post_init__(self) -> None:
         self.is_complete = True  # whether the last look, or the last walk over the lines, has seen all that is overdue
         # The walk over the lines: where it is, what it has found so far, and what the last walk found.
         self._place = START
@@ -84,13 +150,13 @@ class LateItems:
         them, some lines in each tick.
         """
         given = {"before": look.before, "most": 2 * look.most, "back_at": look.back_at or EPOCH}
-        rows = self._store.read("overdue", given)
-        are_open = self._store.open_queues({row[0] for row in rows})
+        rows = self.store.read("overdue", given)
+        are_open = self.store.open_queues({row[0] for row in rows})
         overdue = [OverdueItems(*row) for row in rows]
         is_all = sum(each.items for each in overdue) < 2 * look.most
         overdue = [each for each in overdue if each.queue in are_open]
-        self._reasons.begin(look.now)
-        self._reasons.look(overdue, look.now)
+        self.reasons.begin(look.now)
+        self.reasons.look(overdue, look.now)
         late = Late()
         for each in overdue:
             late = late.plus(self._unexplained(each, look), look.most)
@@ -98,7 +164,7 @@ class LateItems:
             self._place, self._walk, self._last_walk = START, Late(), None
             self.is_complete = is_all
             return late
-        heads, place = self._store.survey(self._place, LINES)
+        heads, place = self.store.survey(self._place, LINES)
         found = self._count([head for head in heads if head.due_at < look.before], look)
         self._walk = self._walk.plus(found, look.most)
         self._place = place or START
@@ -109,15 +175,15 @@ class LateItems:
 
     def _unexplained(self, each: OverdueItems, look: Look) -> Late:
         """What is late of this: the main lane by number, unless a limit holds it, and retries by their age alone."""
-        if self._explain(each.queue, each.oldest, look.now):
+        if self.explain(each.queue, each.oldest, look.now):
             return Late()
         is_missed = look.back_at is not None and each.oldest < look.back_at
         late = LateCount(each.items if each.lane == "main" else 0, each.oldest)
         if is_missed and each.lane == "main":  # what a limit holds back waits because no worker ran
             return Late(missed=late)
-        if self._reasons.explain(each, look.now):
+        if self.reasons.explain(each, look.now):
             return Late()
-        if each.lane == "main" and self._reasons.is_held(each.queue):
+        if each.lane == "main" and self.reasons.is_held(each.queue):
             # That many wait is the plan; that one waits for longer than the limit explains, is not.
             late = LateCount(0, each.oldest)
         return Late(missed=late) if is_missed else Late(rest=late)
@@ -125,7 +191,7 @@ class LateItems:
     def _count(self, heads: list[Head], look: Look) -> Late:
         """What is late in these lines. A line with something that fell due while no worker ran is all about that."""
         overdue = [OverdueItems(head.line.queue, head.lane, 1, head.due_at) for head in heads]
-        self._reasons.look(overdue, look.now)
+        self.reasons.look(overdue, look.now)
         late = Late()
         missed: list[Head] = []
         rest: list[Head] = []
@@ -144,5 +210,5 @@ class LateItems:
         """How many items of these lines were due before then."""
         groups = [{**head.line._asdict(), "lane": "main", "rank": head.rank} for head in heads]
         given = {"groups": encode(groups).decode(), "before": before, "most": most}
-        count: int = self._store.read("backlog", given)[0][0] if groups else 0
+        count: int = self.store.read("backlog", given)[0][0] if groups else 0
         return count

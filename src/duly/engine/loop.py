@@ -24,14 +24,8 @@ _PAUSES = (0.1, 0.2, 0.5, 1.0)
 LOG_EVERY = 30.0  # seconds between two log lines about the same trouble
 
 
-class WakeUp:
+class WakeUp(threading.Event):
     """Wakes one loop when it is called, from any thread. It is made before the loop, for all parts that may call it."""
-
-    __slots__ = ("clear", "is_set", "set", "wait")
-
-    def __init__(self) -> None:
-        event = threading.Event()
-        self.clear, self.is_set, self.set, self.wait = event.clear, event.is_set, event.set, event.wait
 
     def __call__(self) -> None:
         if not self.is_set():  # setting an event takes a lock

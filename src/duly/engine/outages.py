@@ -18,17 +18,17 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from duly.core.decide import excuse
 from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotFound, Outcome
-from duly.core.policy.outage import AWAY, MIXED, Source, cause_of, explains
-from duly.engine.outage import Correction, Outage
-from duly.engine.streaks import Streak
+from duly.core.policy.outage import AWAY, MIXED, Source, cause_of
+from duly.core.shown import NewAlert
+from duly.engine.outage import Correction, Outage, Streak
 from duly.engine.work import Tasks, Wake, nothing
 
 log = logging.getLogger("duly.engine")
@@ -45,12 +45,23 @@ GIVEN_BACK = "throttled"  # the outcome of tries that do not count as failures
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
-class SourceNotice(Struct, frozen=True):
-    """What is to be written about a source: that it is down, or that it is back."""
+@dataclass(eq=False)
+class KnownSource:
+    """What this process knows of one source."""
 
-    message: str
-    details: dict[str, Any]
-    is_back: bool = False
+    name: str
+    streak: Streak | None = None  # its failures since the last success
+    outage: Outage | None = None  # while it is down
+    success_at: datetime | None = None  # of the last success here
+    probe: timedelta = timedelta()  # the time between two probes
+    is_well: bool = False  # it was seen to answer here: a success, or a failure of an item's own
+    back_at: datetime | None = None  # when it was back after it had been down
+    doubt: int = 1  # how many times as many failures it takes
+    notice: NewAlert | None = None  # what the watch has not written yet
+    handed: NewAlert | None = None  # what the watch is about to write, or has written
+
+
+STRANGER = KnownSource("")
 
 
 class Outages:
@@ -59,15 +70,7 @@ class Outages:
     def __init__(self, tasks: Tasks | None = None, *, wake_settler: Wake = nothing, wake_watch: Wake = nothing) -> None:
         self._tasks = {} if tasks is None else tasks
         self._lock = threading.Lock()
-        # All of these are kept by the names of sources.
-        self._streaks: dict[str, Streak] = {}
-        self._down: dict[str, Outage] = {}
-        self._success_at: dict[str, datetime] = {}  # of the last success here
-        self._well: set[str] = set()  # those that were seen to answer here: a success, or a failure of an item's own
-        self._back_at: dict[str, datetime] = {}  # when those that had been down were back
-        self._doubt: dict[str, int] = {}  # how many times as many failures it takes
-        self._notices: dict[str, SourceNotice] = {}  # what the watch has not written yet
-        self._handed: dict[str, SourceNotice] = {}  # what the watch is about to write, or has written
+        self._sources: dict[str, KnownSource] = {}
         self._corrections: deque[Correction] = deque()
         self._wake_settler = wake_settler  # when there are failures to take back
         self._wake_watch = wake_watch  # when an alert is to be written at once
@@ -77,10 +80,14 @@ class Outages:
         """How many changes are to be made beside those of verdicts."""
         return len(self._corrections)
 
+    def _known(self, name: str) -> KnownSource:
+        """Call this with the lock."""
+        return self._sources.get(name) or self._sources.setdefault(name, KnownSource(name))
+
     # -- for claims
 
     def is_down(self, source: Source) -> bool:
-        return source.name in self._down
+        return self._sources.get(source.name, STRANGER).outage is not None
 
     def meter(self, source: Source) -> tuple[Meter, ...]:
         """What a claim needs room on: while the source is down, for one call at a time."""
@@ -88,55 +95,47 @@ class Outages:
 
     def held_until(self, source: Source) -> datetime | None:
         """Until when what depends on this source had to wait, as far as it is known here."""
-        return FOREVER if self.is_down(source) else self._back_at.get(source.name)
+        known = self._sources.get(source.name, STRANGER)
+        return FOREVER if known.outage is not None else known.back_at
 
     # -- what ends of tries mean
 
     def judge(self, source: Source, ends: Sequence[End], now: datetime) -> list[Change]:
         """The changes that the ends of one call make. While the source is down, failures are given back."""
         with self._lock:
+            known = self._known(source.name)
             failed = [(item, verdict, change) for item, verdict, change in ends if isinstance(verdict, Failed)]
             if any(isinstance(verdict, Done | Fingerprint | NotFound) for _, verdict, _ in ends):
-                self._succeeded(source, now)
+                self._succeeded(source, known, now)
                 return [change for _, _, change in ends]
-            outage = self._down.get(source.name)
+            outage = known.outage
             if outage is not None and outage.cause == AWAY and any(cause_of(each[1]) != AWAY for each in failed):
-                self._is_back(source, now)  # whatever it answers, it does answer
+                self._is_back(known, now)  # whatever it answers, it does answer
                 outage = None
             if outage is not None:
                 if failed:
-                    self._log_probe(source, outage, failed[0][1].error, now)
-                return [self._while_down(source, outage, *end, now) for end in ends]
+                    self._log_probe(known, outage, failed[0][1].error, now)
+                return [outage.judge(source, *end, now) for end in ends]
             blaming = [each for each in failed if source.is_blamed(each[1])]
             if len(blaming) < len(failed):
-                self._well.add(source.name)
+                known.is_well = True
             if blaming:
-                streak = self._streaks.get(source.name) or self._streaks.setdefault(source.name, Streak(source))
-                doubt, is_young = self._doubt.get(source.name, 1), source.name not in self._well
-                if (cause := streak.add(blaming, doubt, is_young=is_young)) is not None:
-                    self._is_down(source, cause, blaming[-1][1].error)
+                known.streak = known.streak or Streak(source)
+                if (cause := known.streak.add(blaming, known.doubt, is_young=not known.is_well)) is not None:
+                    self._is_down(source, known, cause, blaming[-1][1].error)
             return [change for _, _, change in ends]
 
-    def _while_down(
-        self, source: Source, outage: Outage, item: Item, verdict: Outcome, change: Change, now: datetime
-    ) -> Change:
-        if not isinstance(verdict, Failed):
-            return change
-        if source.is_blamed(verdict) and explains(outage.cause, cause_of(verdict)):
-            return outage.give_back(source, item, change, now)
-        return outage.keep(item, change)
-
-    def _log_probe(self, source: Source, outage: Outage, error: str, now: datetime) -> None:
-        if source.name in self._notices:
+    def _log_probe(self, known: KnownSource, outage: Outage, error: str, now: datetime) -> None:
+        if known.notice is not None:
             self._wake_watch()  # a probe failed too, so it is more than a hiccup
         if outage.logged_at is None or now >= outage.logged_at + LOG_EVERY:
             outage.logged_at = now
-            log.info("%s is still down: %s", source.name, _line(error), extra={"source": source.name})
+            log.info("%s is still down: %s", known.name, _line(error), extra={"source": known.name})
 
     def succeeded(self, source: Source, now: datetime) -> None:
         """A try succeeded, whose change was written already."""
         with self._lock:
-            self._succeeded(source, now)
+            self._succeeded(source, self._known(source.name), now)
 
     def take_back(self, unwritten: list[Change], now: datetime) -> None:
         """Take back the failures that the source caused: among these changes, or by changes of their own.
@@ -157,51 +156,53 @@ class Outages:
             elif blamed.state == "waiting":
                 unwritten.append(excuse(item, blamed, due_at, is_written=True))
 
-    def _succeeded(self, source: Source, now: datetime) -> None:
-        self._success_at[source.name] = now
-        self._well.add(source.name)
-        self._streaks.pop(source.name, None)
-        self._doubt.pop(source.name, None)
-        if source.name in self._down:
-            self._is_back(source, now)
+    def _succeeded(self, source: Source, known: KnownSource, now: datetime) -> None:
+        known.success_at, known.probe = now, timedelta(seconds=source.probe)
+        known.is_well, known.streak, known.doubt = True, None, 1
+        if known.outage is not None:
+            self._is_back(known, now)
 
-    def _is_down(self, source: Source, cause: str, error: str) -> None:
+    def _is_down(self, source: Source, known: KnownSource, cause: str, error: str) -> None:
         words = f"errors such as {_line(error)}" if cause == MIXED else _line(error)
         message = f"{source.name} is down: {words}; probed every {source.probe:g} s, failures do not count meanwhile"
-        self._notices[source.name] = SourceNotice(message, {**self._about(source.name), "cause": cause})
-        self._down[source.name] = outage = Outage(cause, is_ours=True)
-        self._take_back(source.name, outage)
+        known.notice = self._notice(known, message, cause=cause)
+        self._hold(known, Outage(cause, is_ours=True))
 
-    def _is_back(self, source: Source, now: datetime) -> None:
-        self._let_go(source.name)
+    def _hold(self, known: KnownSource, outage: Outage) -> None:
+        """The source is down: take back the failures that this explains."""
+        known.outage, streak, known.streak = outage, known.streak, None
+        if streak is not None:
+            blamed = streak.blamed_for(outage.cause)
+            outage.take_back(blamed)
+            self._corrections.extend(Correction(each.item, each.change, streak.source.probe) for each in blamed)
+
+    def _is_back(self, known: KnownSource, now: datetime) -> None:
+        self._let_go(known)
         # If the outage was never reported, its end need not be.
-        unwritten = self._notices.pop(source.name, None)
-        if unwritten is None or self._handed.get(source.name) is unwritten:
-            self._report_back(source.name, now)
-        self._back_at[source.name] = now
+        unwritten, known.notice = known.notice, None
+        if unwritten is None or known.handed is unwritten:
+            self._report_back(known, now)
+        known.back_at = now
 
-    def _let_go(self, name: str) -> Outage | None:
+    def _let_go(self, known: KnownSource) -> Outage | None:
         """The source is not down any more: what waits for a probe may go on."""
-        outage = self._down.pop(name, None)
+        outage, known.outage = known.outage, None
         self._corrections.extend(outage.waiting() if outage is not None else [])
         if self._corrections:
             self._wake_settler()
         return outage
 
-    def _report_back(self, name: str, at: datetime) -> None:
-        message = f"{name} is back; items that waited for it are running"
-        self._notices[name] = SourceNotice(message, {**self._about(name), "backAt": at.isoformat()}, is_back=True)
-        self._back_at[name] = at
+    def _report_back(self, known: KnownSource, at: datetime) -> None:
+        message = f"{known.name} is back; items that waited for it are running"
+        known.notice = self._notice(known, message, backAt=at.isoformat())
+        known.back_at = at
         self._wake_watch()
 
-    def _about(self, name: str) -> dict[str, Any]:
-        """What depends on this source, for workers and statements that do not know the tasks."""
-        own = [task for task in self._tasks.values() if task.source is not None and task.source.name == name]
-        return {
-            "source": name,
-            "tasks": sorted(task.name for task in own),
-            "queues": sorted({task.queue for task in own}),
-        }
+    def _notice(self, known: KnownSource, message: str, **details: str) -> NewAlert:
+        """What is to be written, with what depends on this source, for those that do not know the tasks."""
+        own = [task for task in self._tasks.values() if task.source is not None and task.source.name == known.name]
+        about = {"tasks": sorted(task.name for task in own), "queues": sorted({task.queue for task in own})}
+        return NewAlert(f"{PREFIX}{known.name}", message, {"source": known.name, **about, **details})
 
     # -- for the watch
 
@@ -215,60 +216,49 @@ class Outages:
             return False
         return all(task is not None and getattr(task.source, "name", None) != details["source"] for task in tasks)
 
-    def notices(self) -> list[tuple[str, SourceNotice]]:
-        """What is to be written, by the names of alerts. From now on it counts as reported."""
+    def notices(self) -> list[NewAlert]:
+        """What is to be written: which sources are down, and which are back. From now on it counts as reported."""
         with self._lock:
-            self._handed = dict(self._notices)
-            return [(f"{PREFIX}{name}", notice) for name, notice in self._notices.items()]
+            for known in self._sources.values():
+                known.handed = known.notice
+            return [known.notice for known in self._sources.values() if known.notice is not None]
 
-    def written(self, alert: str, notice: SourceNotice) -> None:
+    def written(self, notice: NewAlert) -> None:
         """This was written; a newer notice about the same source is still to be written."""
-        name = alert.removeprefix(PREFIX)
         with self._lock:
-            if self._notices.get(name) is notice:
-                del self._notices[name]
+            known = self._known(notice.name.removeprefix(PREFIX))
+            if known.notice is notice:
+                known.notice = None
 
     def learn(self, alerts: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what other workers found out, from the details of the open alerts, and `since` when."""
-        known = {name.removeprefix(PREFIX): details for name, details in alerts.items() if name.startswith(PREFIX)}
+        found = {name.removeprefix(PREFIX): details for name, details in alerts.items() if name.startswith(PREFIX)}
         with self._lock:
-            for name in (known.keys() | self._down.keys()) - self._notices.keys():
-                details = known.get(name, {})
-                if name in known and "backAt" not in details:
-                    self._learn_down(name, details.get("cause", ""), details.get("since"))
+            for name in found.keys() | self._sources.keys():
+                known, details = self._known(name), found.get(name, {})
+                if known.notice is not None or (name not in found and known.outage is None):
                     continue
-                outage = self._let_go(name)
+                if name in found and "backAt" not in details:
+                    self._learn_down(known, details.get("cause", ""), details.get("since"))
+                    continue
+                outage = self._let_go(known)
                 if outage is not None and outage.is_ours:  # another worker has found that it is not
-                    self._doubt[name] = min(2 * self._doubt.get(name, 1), DOUBT)
+                    known.doubt = min(2 * known.doubt, DOUBT)
                 if "backAt" in details:
-                    self._back_at[name] = datetime.fromisoformat(details["backAt"])
+                    known.back_at = datetime.fromisoformat(details["backAt"])
 
-    def _learn_down(self, name: str, cause: str, since: datetime | None) -> None:
-        if name in self._down:
+    def _learn_down(self, known: KnownSource, cause: str, since: datetime | None) -> None:
+        if known.outage is not None:
             return
-        success_at = self._success_at.get(name)
-        if success_at is not None and since is not None:
-            if success_at >= since:
-                self._report_back(name, success_at)
+        if known.success_at is not None and since is not None:
+            if known.success_at >= since:
+                self._report_back(known, known.success_at)
                 return
-            if name not in self._streaks and success_at + self._probe(name) >= since:
+            if known.streak is None and known.success_at + known.probe >= since:
                 return  # the next end of a try decides
-        self._down[name] = outage = Outage(cause, is_ours=False)
-        self._take_back(name, outage)
+        self._hold(known, Outage(cause, is_ours=False))
         if self._corrections:
             self._wake_settler()
-
-    def _probe(self, name: str) -> timedelta:
-        """How long a source of this name waits between two probes."""
-        sources = (task.source for task in self._tasks.values() if task.source is not None)
-        return timedelta(seconds=max((source.probe for source in sources if source.name == name), default=0))
-
-    def _take_back(self, name: str, outage: Outage) -> None:
-        streak = self._streaks.pop(name, None)
-        if streak is not None:
-            blamed = streak.blamed_for(outage.cause)
-            outage.take_back(blamed)
-            self._corrections.extend(Correction(each.item, each.change, streak.source.probe) for each in blamed)
 
 
 def _line(error: str) -> str:

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -30,63 +31,55 @@ ENOUGH = 1_000
 MOST = 2_000
 
 
+@dataclass(eq=False)
 class Settler:
     """`finish` takes verdicts from any thread, and a tick writes them.
 
     `wake` asks for a tick. Of what was written, `ran` gets the durations, `freed` the items and `settled` the changes.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        tasks: Tasks,
-        in_flight: InFlight,
-        outages: Outages | None = None,
-        *,
-        wake: Wake = nothing,
-        ran: Callable[[list[tuple[str, float]]], None] = nothing,
-        freed: Callable[[list[Item]], None] = nothing,
-        settled: Callable[[list[Change]], None] = nothing,
-    ) -> None:
-        self._store = store
-        self._tasks = tasks
-        self._in_flight = in_flight
-        self._outages = outages or Outages()
+    store: Store
+    tasks: Tasks
+    in_flight: InFlight
+    outages: Outages = field(default_factory=Outages)
+    _: KW_ONLY
+    wake: Wake = nothing
+    ran: Callable[[list[tuple[str, float]]], None] = nothing
+    freed: Callable[[list[Item]], None] = nothing
+    settled: Callable[[list[Change]], None] = nothing
+
+    def __post_init__(self) -> None:
         self._outbox: deque[tuple[Work, Verdicts, float | None]] = deque()
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._over: list[Item] = []
         self._since: datetime | None = None
-        self._wake = wake
-        self._ran = ran
-        self._freed = freed
-        self._settled = settled
 
     def __len__(self) -> int:
         # Changes without work of their own, which take failures back, wait too when they could not be written.
         alone = 0 if self._over else len(self._changes)
-        return len(self._outbox) + len(self._over) + len(self._in_flight.to_close) + self._outages.corrections + alone
+        return len(self._outbox) + len(self._over) + len(self.in_flight.to_close) + self.outages.corrections + alone
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take the verdicts of a work, from any thread; False when there are verdicts for it already.
 
         With `stop`, its handler is stopped, and how that ends does not count any more.
         """
-        if not self._in_flight.take(work):
+        if not self.in_flight.take(work):
             return False
         if stop and work.stop is not None:
             work.stop(work)
         outbox = self._outbox
         outbox.append((work, verdicts, ended))
-        if len(outbox) == 1 or len(outbox) >= ENOUGH or not len(self._in_flight):
-            self._wake()
+        if len(outbox) == 1 or len(outbox) >= ENOUGH or not len(self.in_flight):
+            self.wake()
         return True
 
     def tick(self, now: datetime) -> datetime:
         if not self:
             self._since = None
             return now + timedelta(seconds=3600)
-        if len(self._in_flight) and len(self) < ENOUGH:
+        if len(self.in_flight) and len(self) < ENOUGH:
             if self._since is None or now < self._since:  # the database's clock may have been set back
                 self._since = now
             if now < self._since + LINGER:
@@ -99,9 +92,9 @@ class Settler:
         # Decided once and kept until it is written, so that an outage of the database does not change the decision.
         if not self._over:
             self._take_out(now)
-        emptied = list(self._in_flight.to_close)
+        emptied = list(self.in_flight.to_close)
         try:
-            refused = set(self._store.settle(self._changes, [*self._closed, *emptied]))
+            refused = set(self.store.settle(self._changes, [*self._closed, *emptied]))
         except StoreUnavailable:
             raise
         except Exception:
@@ -111,11 +104,11 @@ class Settler:
             refused = set()
         self._keep_late(refused)
         for _ in emptied:
-            self._in_flight.to_close.popleft()
+            self.in_flight.to_close.popleft()
         # Leases are held until the verdicts are written, so that nobody runs these items again.
-        self._in_flight.to_close.extend(set(self._in_flight.let_go(self._over)).difference(self._closed))
-        self._freed(self._over)
-        self._settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
+        self.in_flight.to_close.extend(set(self.in_flight.let_go(self._over)).difference(self._closed))
+        self.freed(self._over)
+        self.settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
         self._changes, self._closed, self._over = [], [], []
 
     def _keep_late(self, refused: set[int]) -> None:
@@ -124,7 +117,7 @@ class Settler:
             if change.id in refused and change.result is not None:
                 late = {"id": change.id, "fence": change.fence, "result": change.result.decode()}
                 with suppress(StoreUnavailable):  # the changes are written, and must not be written again over this
-                    self._store.write("late_result", late)
+                    self.store.write("late_result", late)
 
     def _take_out(self, now: datetime) -> None:
         """Decide the verdicts that wait in the outbox."""
@@ -140,22 +133,22 @@ class Settler:
                 continue
             for item, verdict in zip(work.items, verdicts, strict=True):
                 if not isinstance(verdict, Settled):
-                    self._changes.append(ruling(self._tasks, item, verdict, now))
-        self._outages.take_back(self._changes, now)
+                    self._changes.append(ruling(self.tasks, item, verdict, now))
+        self.outages.take_back(self._changes, now)
         self._over = over
-        self._closed = self._in_flight.closing(over)
-        self._ran(durations)
+        self._closed = self.in_flight.closing(over)
+        self.ran(durations)
 
     def _judged(self, work: Work, source: Source, verdicts: Verdicts, now: datetime) -> list[Change]:
         """The changes that these verdicts make, unless the source is to blame for them."""
         ends = [
-            (item, verdict, ruling(self._tasks, item, verdict, now))
+            (item, verdict, ruling(self.tasks, item, verdict, now))
             for item, verdict in zip(work.items, verdicts, strict=True)
             if not isinstance(verdict, Settled)
         ]
         if len(ends) < len(verdicts):
-            self._outages.succeeded(source, now)
-        return self._outages.judge(source, ends, now)
+            self.outages.succeeded(source, now)
+        return self.outages.judge(source, ends, now)
 
     def _settle_one_by_one(self, now: datetime) -> None:
         """Write changes one by one, so that one which the database refuses does not keep the others from being written.
@@ -165,7 +158,7 @@ class Settler:
         unwritten: set[int] = set()
         for place, change in enumerate(self._changes):
             try:
-                self._store.settle([change])
+                self.store.settle([change])
             except StoreUnavailable:
                 self._changes = self._changes[place:]
                 raise
@@ -177,14 +170,14 @@ class Settler:
                     change, state="failed", outcome="gave_up", finished_at=now, result=None, error=reason, status=status
                 )
                 try:
-                    self._store.settle([replace(plain, error_class=None, tried=None, member=None, then=())])
+                    self.store.settle([replace(plain, error_class=None, tried=None, member=None, then=())])
                 except StoreUnavailable:
                     raise
                 except Exception:  # its lease will run out, and it will be rescued
                     log.exception("%s %s: not even that can be written", change.task, change.id)
                     unwritten.add(change.fence)
-        self._in_flight.leave(unwritten)
-        self._store.settle([], [fence for fence in self._closed if fence not in unwritten])
+        self.in_flight.leave(unwritten)
+        self.store.settle([], [fence for fence in self._closed if fence not in unwritten])
 
 
 def ruling(tasks: Tasks, item: Item, outcome: Outcome, now: datetime) -> Change:

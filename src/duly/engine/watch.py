@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,12 +21,10 @@ from duly.core.clock import EPOCH
 from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
 from duly.core.shown import Alert, NewAlert
-from duly.engine.alerts import Alerts
-from duly.engine.app_alerts import AppAlerts
-from duly.engine.late_items import LateCount, LateItems, Look
+from duly.engine.alerts import Alerts, SourceAlerts, alerts_of_apps
+from duly.engine.equipment import AlertFinders
+from duly.engine.late_items import LateCount, LateItems, Look, Reasons
 from duly.engine.outages import Outages
-from duly.engine.reasons import Reasons
-from duly.engine.source_alerts import SourceAlerts
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -44,72 +43,63 @@ PROGRESS = ("lateEvents", "oldestDueAt")
 STILL = timedelta(hours=1)
 
 
+@dataclass(eq=False)
 class Watch:
-    def __init__(
-        self,
-        store: Store,
-        worker: str,
-        tasks: list[str],
-        settings: Settings,
-        *,
-        post: Callable[[str, Mapping[str, Any]], object],
-        summary: Callable[[], Mapping[str, Any] | None] = lambda: None,
-        holds: Callable[[str], Holds] = lambda _: Holds(),
-        outages: Outages | None = None,
-        app_alerts: AppAlerts | None = None,
-    ) -> None:
-        self._store = store
-        self._worker = worker
-        self._tasks = tasks
-        self._settings = settings
-        self._summary = summary
-        self._alerts = Alerts(store, settings, post)
-        self._sources = SourceAlerts(store, self._alerts, outages or Outages())
-        reasons = Reasons(store, holds, settings.alert_oldest_seconds)  # `holds`: what holds a queue by plan
-        self._app_alerts = app_alerts or AppAlerts({})
-        self._late = LateItems(store, reasons, self._sources.explain)
+    store: Store
+    worker: str
+    tasks: list[str]
+    settings: Settings
+    _: KW_ONLY
+    post: Callable[[str, Mapping[str, Any]], object]
+    summary: Callable[[], Mapping[str, Any] | None] = lambda: None
+    holds: Callable[[str], Holds] = lambda _: Holds()  # what holds a queue by plan
+    outages: Outages = field(default_factory=Outages)
+    app_alerts: AlertFinders = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._alerts = Alerts(self.store, self.settings, self.post)
+        self._sources = SourceAlerts(self._alerts, self.outages)
+        reasons = Reasons(self.store, self.holds, self.settings.alert_oldest_seconds)
+        self._late = LateItems(self.store, reasons, self._sources.explain)
+        self.learn = self._sources.learn  # reads the open alerts, and learns from them which sources are down
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
 
     def tick(self, now: datetime) -> datetime:
         self._sources.write(now)
         opened = self.learn()
-        self._sources.read(now, opened)
+        self._sources.end_abandoned(now)
         if self._late.is_complete:
             self._sources.forget_needed()
         alerts = {alert.name: alert for alert in self._find(now, opened.get("no_tick"))}
         self._sign(now)
-        of_apps, over = self._app_alerts.find(opened)
+        of_apps, over = alerts_of_apps(self.app_alerts, opened)
         for alert in (*alerts.values(), *of_apps):
             self._alerts.raise_(alert, now)
         self._alerts.clear(over)
         self._clear(opened, alerts.keys(), now)
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
-            self._store.write("forget_workers", {"before": now - FORGOTTEN})
-        if summary := self._summary():
+            self.store.write("forget_workers", {"before": now - FORGOTTEN})
+        if summary := self.summary():
             log.info("Scheduler job completed", extra=dict(summary))
         return now + EVERY
 
-    def learn(self) -> dict[str, Alert]:
-        """Read the open alerts, and learn from them which sources are down."""
-        return self._sources.learn()
-
     def leave(self, now: datetime) -> None:
         """Write that this worker has ended in good order."""
-        self._store.write("gone", {"name": self._worker, "now": now})
+        self.store.write("gone", {"name": self.worker, "now": now})
 
     def _sign(self, now: datetime) -> None:
         """Write that this worker is alive."""
         self._started_at = self._started_at or now
-        names = encode(self._tasks).decode()
-        life = {"name": self._worker, "tasks": names, "started_at": self._started_at, "now": now}
-        self._store.write("alive", life)
+        names = encode(self.tasks).decode()
+        life = {"name": self.worker, "tasks": names, "started_at": self._started_at, "now": now}
+        self.store.write("alive", life)
 
     def _clear(self, opened: Mapping[str, Alert], found: Set[str], now: datetime) -> None:
         """Send what is open, and clear alerts without a reason, also those of workers that died."""
         kept = set()
-        if "no_tick" in opened and opened["no_tick"].told_at is None and self._settings.alert_webhook_url:
+        if "no_tick" in opened and opened["no_tick"].told_at is None and self.settings.alert_webhook_url:
             kept = {"no_tick"}  # the webhook gets it in any case
         if self._late.is_first_walk:
             kept = set(OURS)
@@ -122,7 +112,7 @@ class Watch:
 
     def _find(self, now: datetime, silence: Alert | None) -> Iterator[NewAlert]:
         """The reasons for alerts; `silence` is the open alert about a time without workers."""
-        settings = self._settings
+        settings = self.settings
         fresh = self._silence(now) if self._started_at is None else None
         back_at = now if fresh is not None else silence.since if silence is not None else None
         before = now - timedelta(seconds=settings.alert_late_seconds)
@@ -158,15 +148,15 @@ class Watch:
         if is_new or not changed_at or any(known.details.get(name) != facts[name] for name in PROGRESS):
             changed_at = now.isoformat()
         text = f"{known.message.partition('; ')[0]}; {_many(missed, most)} are late"
-        patience = timedelta(seconds=self._settings.alert_oldest_seconds) or STILL
+        patience = timedelta(seconds=self.settings.alert_oldest_seconds) or STILL
         is_moving = now - datetime.fromisoformat(changed_at) <= patience
         return NewAlert("no_tick", text, {**known.details, **facts, "changedAt": changed_at}), is_moving
 
     def _silence(self, now: datetime) -> NewAlert | None:
         """At the start, an alert if no worker had given a sign of life for long. The next tick clears it."""
-        seen_at: datetime | None = self._store.read("last_seen", {})[0][0]
+        seen_at: datetime | None = self.store.read("last_seen", {})[0][0]
         silence = 0.0 if seen_at is None else (now - seen_at).total_seconds()
-        if silence <= self._settings.alert_silence_seconds:
+        if silence <= self.settings.alert_silence_seconds:
             return None
         minutes = silence / 60
         return NewAlert(

@@ -22,29 +22,30 @@ tick returned, or until its wake-up is called:
 
 from __future__ import annotations
 
-from duly.engine.app_alerts import AppAlerts
+import logging
+from datetime import datetime, timedelta
+
+from duly.core.clock import JUMP
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
-from duly.engine.clock_check import ClockCheck
-from duly.engine.detector import LOOK_WITHIN, Detector
-from duly.engine.ends import Ends
 from duly.engine.equipment import Equipment
 from duly.engine.historian import Historian
-from duly.engine.inbox import ClaimerInbox
 from duly.engine.keeper import Keeper, Watchdog
-from duly.engine.listener import NotificationListener
 from duly.engine.loop import Loop, WakeUp
 from duly.engine.metering import holds_of
+from duly.engine.news import ClaimerInbox, Ends, NotificationListener
 from duly.engine.outages import Outages
 from duly.engine.pool_set import PoolSet
 from duly.engine.pools import PoolContext
 from duly.engine.pruner import Pruner
 from duly.engine.recurrer import Recurrer
-from duly.engine.rescuer import Rescuer
+from duly.engine.rescuer import LOOK_WITHIN, Detector, Rescuer
 from duly.engine.settler import Settler
 from duly.engine.watch import Watch
 from duly.engine.work import InFlight, nothing
 from duly.outbound.http import post_json
+
+log = logging.getLogger("duly.engine")
 
 # How many sweeps pass between two looks for schedules that no notification announced.
 RECUR_EVERY = 6
@@ -52,6 +53,7 @@ RECUR_EVERY = 6
 BACKLOG = 4_000
 # Seconds that a heartbeat waits for its answer at least, however short the time between two is.
 BEAT_TIMEOUT = 2.0
+CHECK_CLOCK_EVERY = timedelta(seconds=60)
 
 
 class WakeUps:
@@ -98,7 +100,7 @@ class Flow:
         self.claimer = Claimer(
             self.store, self.pools.claiming, self.in_flight, worker,
             lease=lease, poll=settings.poll_seconds, sweep=settings.sweep_seconds, clock=equipment.clock,
-            inbox=self.inbox, is_swamped=lambda: len(self.settler) > BACKLOG, only=equipment.only,
+            inbox=self.inbox, is_swamped=lambda: len(self.settler) > BACKLOG,
         )  # fmt: skip
         self.listener = NotificationListener(
             self.keeper_store, self.inbox, self.ends, check_running=self.keeper.look_soon, wake_recurrer=wake.recurrer
@@ -109,7 +111,8 @@ class Engine:
     """The flow, the chores beside it, and the loops that tick them."""
 
     def __init__(self, equipment: Equipment, worker: str) -> None:
-        settings, observer, clock = equipment.settings, equipment.observer, equipment.clock
+        settings, observer = equipment.settings, equipment.observer
+        self._clock = clock = equipment.clock
         tasks, lease = equipment.known, settings.lease_seconds
         wake = WakeUps()
         self.flow = flow = Flow(equipment, worker, wake)
@@ -126,11 +129,10 @@ class Engine:
         self.watch = Watch(
             flow.store, worker, sorted(tasks.keys() - equipment.system.keys()), settings,
             post=post_json, summary=observer.summary, holds=holds_of(tasks), outages=flow.outages,
-            app_alerts=AppAlerts(equipment.alerts),
+            app_alerts=equipment.alerts,
         )  # fmt: skip
         self.historian = Historian(flow.store, observer, settings, tasks, flow.pools.gates)
         pruner = Pruner(flow.store, settings.keep_seconds, settings.audit_keep_seconds)
-        self.clock_check = ClockCheck(clock, self._wake_all)
 
         self.claims = Loop("claimer", flow.claimer.tick, clock, wake.claimer)
         self.settles = Loop("settler", flow.settler.tick, clock, wake.settler)
@@ -143,9 +145,14 @@ class Engine:
             Loop("watch", self.watch.tick, clock, wake.watch),
             Loop("pruner", pruner.tick, clock),
             Loop("history", self.historian.tick, clock),
-            Loop("clock", self.clock_check.tick, clock),
+            Loop("clock", self.check_clock, clock),
         ]
 
-    def _wake_all(self) -> None:
-        for loop in (self.claims, self.settles, self.beats, *self.chores):
-            loop.wake()
+    def check_clock(self, now: datetime) -> datetime:
+        """Measure the database's clock. If it was set, loops that sleep until a time of the old clock are woken."""
+        moved = self._clock.measure()
+        if abs(moved) > JUMP:
+            log.warning("the database's clock moved by %.1f s", moved)
+            for loop in (self.claims, self.settles, self.beats, *self.chores):
+                loop.wake()
+        return self._clock.now() + CHECK_CLOCK_EVERY

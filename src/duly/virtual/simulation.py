@@ -27,8 +27,7 @@ from duly.core.policy.limits import period
 from duly.core.policy.recur import Slot, between, parse, zone_named
 from duly.core.policy.retry import windows_of
 from duly.engine.calls import Verdicts
-from duly.engine.detector import Detector
-from duly.engine.rescuer import Rescuer
+from duly.engine.rescuer import Detector, Rescuer
 from duly.engine.work import Work
 from duly.facade.app import Duly
 from duly.store.contract import Plan, Store
