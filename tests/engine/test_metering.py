@@ -329,7 +329,7 @@ def make(app: Duly) -> Iterator[Make]:
         pool = (
             AsyncPool(tasks, size, 100, context, caller)
             if tasks[name].is_async
-            else ThreadPool(tasks, size, 100, context, slots=lambda: ThreadSlot(caller), apart=False)
+            else ThreadPool(tasks, size, 100, context, lambda: ThreadSlot(caller))
         )
         pool.start()
         pools.append(pool)

@@ -196,8 +196,9 @@ def test_what_is_remembered_of_items_is_bounded(monkeypatch: pytest.MonkeyPatch)
     outages = Outages()
     for n in range(1, 1_000):
         end(outages, [n], GONE, failures=1)
-        outages._well.add("tower")
-    streak = outages._streaks["tower"]
+        outages._sources["tower"].is_well = True
+    streak = outages._sources["tower"].streak
+    assert streak is not None
     assert (streak._size, len(streak._calls), len(streak._blamed), len(streak._new)) == (200, 200, 200, 0)
 
 

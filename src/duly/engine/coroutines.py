@@ -10,7 +10,7 @@ import time
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-from duly.core.model import Failed, Item
+from duly.core.model import Failed
 from duly.engine.calls import Caller, breakdown
 from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
 from duly.engine.work import Tasks, Work
@@ -48,11 +48,8 @@ class AsyncPool(HandlerPool):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(2 * LAST_WORDS)
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        works = self._accept(items, calls, start_by)
-        self._in_flight.hold(works)
-        self._rows.add(works)
-        self._loop.call_soon_threadsafe(self._start_on, len(works))
+    def _rouse(self, works: int) -> None:
+        self._loop.call_soon_threadsafe(self._start_on, works)
 
     def room(self) -> int:
         return 0 if self.is_blocked() else super().room()
@@ -123,23 +120,16 @@ class AsyncPool(HandlerPool):
             self._idle.append(nothing := self._loop.create_future())
             await nothing
             return
-        until, ran, works = now + TURN, 0, row.works
+        until, ran = now + TURN, 0
         while now < until and not self._closed:
             while self.gate is not None and (wait := self.gate.turn()) > 0:
                 await asyncio.sleep(wait)
                 now = time.monotonic()
-            try:
-                work = works.popleft()
-            except IndexError:
+            if (work := self._next(row, self._stop_soon)) is None:
                 if self.gate is not None:  # what waited here was given back while the gate was shut
                     self._wake_claimer()
                 break
-            work.stop = self._stop_soon  # before the question below, so that nobody can take it away in between
-            if not self._in_flight.holds(work) or self._is_too_late(work):  # it was taken away before it began
-                self._over(work)
-                continue
             self._current[me] = work
-            work.deadline = now + work.task.deadline
             try:
                 value = await _Apart(self._caller.begin(work.task, work.items))
                 verdicts = self._caller.judge(work.task, work.items, value)
@@ -155,10 +145,8 @@ class AsyncPool(HandlerPool):
             if self._current.pop(me, None) is None:  # it took so long that its slot was replaced
                 self._in_flight.ended(work)
                 return
-            now = time.monotonic()
             ran += len(work.items)
-            self._end(work, verdicts, now)
-            self._over(work)
+            now = self._end(work, verdicts)
         self._rows.leave(row, ran)
         await asyncio.sleep(0)
 

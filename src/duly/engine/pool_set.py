@@ -7,6 +7,7 @@ may have crashed a worker run in processes of their own, in a pool that claims n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from duly.core.errors import ConfigError
@@ -33,11 +34,11 @@ class PoolSet:
         self._equipment = equipment
         self._caller = caller
         self._gates: dict[Pace, PaceGate] = {}
-        settings, tasks = equipment.settings, equipment.tasks
+        tasks = equipment.tasks
         isolated: list[AnyPool] = []
         isolating = context
         if equipment.child_command is not None:
-            pool = self._threads(tasks, True, settings.cpu_slots, settings.claim_most, context)
+            pool = self._make(tasks, "cpu", 0, False, context)
             isolated, isolating = [pool], replace(context, isolate=pool.add)
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
@@ -52,26 +53,20 @@ class PoolSet:
         self._all = [*isolated, *self.claiming]
 
     def _make(self, tasks: Tasks, kind: str, batch: int, is_system: bool, context: PoolContext) -> AnyPool:
-        settings = self._equipment.settings
+        settings, command = self._equipment.settings, self._equipment.child_command
         most = max(settings.claim_most, batch)
         if kind == "async":
             return AsyncPool(tasks, settings.concurrency, most, context, self._caller)
-        size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_system else settings.concurrency
-        return self._threads(tasks, kind == "cpu", size, most, context)
-
-    def _threads(self, tasks: Tasks, apart: bool, size: int, most: int, context: PoolContext) -> ThreadPool:
-        command = self._equipment.child_command
-        if apart and command is None:
+        if kind == "thread":
+            size = SYSTEM_SLOTS if is_system else settings.concurrency
+            return ThreadPool(tasks, size, most, context, partial(ThreadSlot, self._caller))
+        if command is None:
             names = ", ".join(sorted(tasks))
             raise ConfigError(
                 f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it"
                 ' to a name in a module, outside of functions and of `if __name__ == "__main__"`'
             )
-
-        def slot() -> Any:
-            return ProcessSlot(command, self._caller.report) if apart and command else ThreadSlot(self._caller)
-
-        return ThreadPool(tasks, size, most, context, slots=slot, apart=apart)
+        return ThreadPool(tasks, settings.cpu_slots, most, context, partial(ProcessSlot, command, self._caller.report))
 
     def _gate(self, pace: Pace | None) -> PaceGate | None:
         """The gate of all tasks with this pace, in whichever pools they run."""

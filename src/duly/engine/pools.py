@@ -20,7 +20,7 @@ from duly.core.policy.outage import Source
 from duly.engine.calls import Verdicts
 from duly.engine.gate import PaceGate
 from duly.engine.metering import meters_of, prefixes_of
-from duly.engine.rows import AHEAD, WorkRows
+from duly.engine.rows import AHEAD, WorkRow, WorkRows
 from duly.engine.work import InFlight, Tasks, Wake, Work
 
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
@@ -58,13 +58,12 @@ class HandlerPool:
         self.tasks: Sequence[str] = list(tasks)
         self._counts = threading.Lock()
         self._tasks = tasks
-        self._queues = frozenset(task.queue for task in tasks.values())
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
         self.meters = meters_of(list(tasks.values()), context.probe)
         # How many seconds' worth of work may wait here; calls under a limit must begin within the limit's slack.
         self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
-        self._prefixes = prefixes_of(tasks.values())
-        self._rows = WorkRows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
+        has_one_queue = len({task.queue for task in tasks.values()}) == 1 and not prefixes_of(tasks.values())
+        self._rows = WorkRows(size, has_one_queue=has_one_queue)
         self._most = most
         self._begun = 0
         self._ended = 0
@@ -72,6 +71,26 @@ class HandlerPool:
         self._returned = 0
         self._low = 0
         self._stuck = 0  # items that wait and may not start
+
+    def start(self) -> None:
+        """Be ready for works; most pools start what they need with the first of them."""
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        self.add(self._accept(items, calls, start_by))
+
+    def add(self, works: list[Work]) -> None:
+        """Run these works as soon as there are slots for them."""
+        self._in_flight.hold(works)
+        self._rows.add(works)
+        self._rouse(len(works))
+
+    def _rouse(self, works: int) -> None:
+        """So many works more wait: wake idle slots, or make new ones."""
+        raise NotImplementedError
+
+    def abandon(self, work: Work) -> list[Work]:
+        """Take out the works that wait behind a handler past its deadline, to be given back."""
+        return []
 
     @property
     def size(self) -> int:
@@ -128,12 +147,39 @@ class HandlerPool:
         """Take out all works that have not begun, to be given back."""
         return self._rows.take_all()
 
-    def _end(self, work: Work, verdicts: Verdicts, now: float) -> None:
-        """A handler has ended by itself."""
+    def _next(self, row: WorkRow, stop: Callable[[Work], None]) -> Work | None:
+        """The next work of this row that is still to be run; None when it has none."""
+        while True:
+            try:
+                work = row.works.popleft()
+            except IndexError:
+                return None
+            work.stop = stop  # before the next question, so that nobody can take it away in between
+            if self._starts(work):
+                return work
+            self._in_flight.ended(work)  # in case that it was stopped just now
+            self._done(work)
+
+    def _starts(self, work: Work) -> bool:
+        """Whether this work begins now; not if it was taken away, or comes too late for its limit and is given back."""
+        if not self._in_flight.holds(work):
+            return False
+        now = time.monotonic()
+        if now > work.start_by:
+            self._finish(work, [Released()] * len(work.items), None)
+            return False
+        work.deadline = now + work.task.deadline
+        return True
+
+    def _end(self, work: Work, verdicts: Verdicts) -> float:
+        """A handler has ended by itself; returns when."""
+        now = time.monotonic()
         if self.gate is not None:
             self._count(self.gate, work, verdicts)
         if not self._finish(work, verdicts, now):
             self._in_flight.ended(work)
+        self._done(work)
+        return now
 
     def _end_early(self, work: Work) -> None:
         """A handler is stopped; if it took too long, that counts for the gate."""
@@ -168,28 +214,20 @@ class HandlerPool:
         """The works to run here. Suspects, which may take a process down, are passed on to run in one of their own."""
         self._begun += len(items)
         apart = [item for item in items if item.crashes] if self._isolate is not None else []
-        suspects = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
-        works = list(self._cut([item for item in items if not item.crashes] if apart else items))
-        self._called += len(suspects) + len(works)
-        for work in (*suspects, *works):
+        works = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
+        works += self._cut([item for item in items if not item.crashes] if apart else items)
+        self._called += len(works)
+        for work in works:
             work.start_by = start_by
-        if calls is not None and len(suspects) + len(works) > calls:  # there are more calls than were granted
-            surplus = [*suspects[calls:], *works[max(calls - len(suspects), 0) :]]
+        if calls is not None and len(works) > calls:  # there are more calls than were granted
+            works, surplus = works[:calls], works[calls:]
             self._in_flight.hold(surplus)
             for work in surplus:
                 self._finish(work, [Released()] * len(work.items), None)
                 self._over(work)
-            suspects, works = suspects[:calls], works[: max(calls - len(suspects), 0)]
-        if suspects and self._isolate is not None:
-            self._isolate(suspects)
-        return works
-
-    def _is_too_late(self, work: Work) -> bool:
-        """Whether it can no longer begin in time for its limit; if so, it is given back."""
-        if time.monotonic() <= work.start_by:
-            return False
-        self._finish(work, [Released()] * len(work.items), None)
-        return True
+        if apart and self._isolate is not None:
+            self._isolate(works[: len(apart)])
+        return works[len(apart) :]
 
     def _done(self, work: Work) -> None:
         """A work has left this pool; the pool that claimed it counts it as over."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from duly.core.model import Item
 from duly.engine.calls import Caller, Verdicts, breakdown
 from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
 from duly.engine.processes import ProcessSlot
@@ -24,18 +23,10 @@ class ThreadPool(HandlerPool):
     """Plain handlers. Each slot is a thread, which may pass its works on to a child process."""
 
     def __init__(
-        self,
-        tasks: Tasks,
-        size: int,
-        most: int,
-        context: PoolContext,
-        *,
-        slots: Callable[[], ThreadSlot | ProcessSlot],
-        apart: bool,
+        self, tasks: Tasks, size: int, most: int, context: PoolContext, slots: Callable[[], ThreadSlot | ProcessSlot]
     ) -> None:
         super().__init__(tasks, size, most, context)
         self._slots = slots
-        self.apart = apart  # its slots are processes
         self._lock = threading.Condition()
         self._threads = 0
         self._running: set[Work] = set()
@@ -45,33 +36,21 @@ class ThreadPool(HandlerPool):
         self._closed = False
         self._shut = threading.Event()
 
-    def start(self) -> None:
-        """Nothing to do: threads start when there is work for them."""
-
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._shut.set()
             self._lock.notify_all()
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        self.add(self._accept(items, calls, start_by))
-
-    def add(self, works: list[Work]) -> None:
-        self._in_flight.hold(works)
+    def _rouse(self, works: int) -> None:
         with self._lock:
-            self._rows.add(works)
             for _ in range(min(len(self._rows) - self._idle, self.size - self._threads)):
                 self._spawn()
-            self._lock.notify(len(works))
+            self._lock.notify(works)
 
     def _spawn(self) -> None:
         threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
         self._threads += 1
-
-    def abandon(self, work: Work) -> list[Work]:
-        """Nothing to do for a handler past its deadline: another thread took its place when it was stopped."""
-        return []
 
     def take_stale(self) -> list[Work]:
         self._log_leaks()
@@ -108,10 +87,8 @@ class ThreadPool(HandlerPool):
                         verdicts = [breakdown(error)] * len(work.items)
                     if not self._returns(work):
                         return
-                    now = time.monotonic()
                     ran += len(work.items)
-                    self._end(work, verdicts, now)
-                    self._done(work)
+                    now = self._end(work, verdicts)
                 self._rows.leave(row, ran)
                 if self.gate is not None and not ran:  # what waited here was given back while the gate was shut
                     self._wake_claimer()
@@ -139,7 +116,7 @@ class ThreadPool(HandlerPool):
     def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
         """Stop a handler. A thread cannot be stopped, so another one takes its place at once."""
         self._end_early(work)
-        if self.apart:
+        if isinstance(slot, ProcessSlot):
             slot.stop(work)
             return
         with self._lock:
@@ -166,23 +143,11 @@ class ThreadPool(HandlerPool):
                 self._idle -= 1
         return row
 
-    def _next(self, row: WorkRow, stop: Callable[[Work], None]) -> Work | None:
-        """The next work of this row that is still to be run."""
-        while True:
-            with self._lock:
-                try:
-                    work = row.works.popleft()
-                except IndexError:
-                    return None
-                work.stop = stop  # before the next question, so that nobody can take it away in between
-                now = time.monotonic()
-                if self._in_flight.holds(work) and now <= work.start_by:
-                    work.deadline = now + work.task.deadline
-                    self._running.add(work)
-                    return work
-            if self._in_flight.holds(work):
-                self._is_too_late(work)
-            self._done(work)
+    def _starts(self, work: Work) -> bool:
+        with self._lock:  # so that a stop comes before this, or finds it running
+            if is_started := super()._starts(work):
+                self._running.add(work)
+            return is_started
 
 
 class ThreadSlot:
