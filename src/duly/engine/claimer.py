@@ -303,26 +303,21 @@ class Claimer:
         calls: int | None = None,
         start_by: float = float("inf"),
     ) -> None:
-        if items and self._stopped:  # the worker was stopped while this claim was under way
-            self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], _fences(items))
-            return
-        # Only first tries expire: an item that was started in time is retried, however late.
-        late = [item for item in items if _is_too_late(item, now)]
-        if late:
-            gone = {item.id for item in late}
-            items = [item for item in items if item.id not in gone]
-            closed = set(_fences(late)).difference(_fences(items))
-            self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], sorted(closed))
+        # What is claimed while the worker stops is given back. Only first tries expire: an item that was started in
+        # time is retried, however late.
+        is_stopped = self._stopped
+        if gone := [item for item in items if is_stopped or _is_too_late(item, now)]:
+            outcome = Released() if is_stopped else Expired()
+            ids = {item.id for item in gone}
+            items = [item for item in items if item.id not in ids]
+            closed = {item.fence for item in gone} - {item.fence for item in items}
+            self._store.settle([decide(item, outcome, now, UNKNOWN) for item in gone], sorted(closed))
         if items := self._in_flight.lease(items, ends):
             try:
                 pool.begin(items, calls, start_by)
             except BaseException:
                 self._in_flight.let_go(items)  # so that their lease runs out and another worker takes them
                 raise
-
-
-def _fences(items: Sequence[Item]) -> list[int]:
-    return sorted({item.fence for item in items})
 
 
 def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:

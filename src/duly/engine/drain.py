@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from duly.core.errors import StoreUnavailable
 from duly.core.model import Released
@@ -29,15 +28,16 @@ IN_A_HURRY = 0.25
 STOPPING = 0.3
 
 
-@dataclass(eq=False)
 class Drain:
-    engine: Engine
-    equipment: Equipment
-    must_hurry: Callable[[], bool]
+    def __init__(self, engine: Engine, equipment: Equipment, must_hurry: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._flow = engine.flow
+        self._equipment = equipment
+        self._must_hurry = must_hurry
 
     def run(self) -> None:
-        engine, flow, companions = self.engine, self.engine.flow, self.equipment.companions
-        seconds = self.equipment.settings.drain_seconds
+        engine, flow, companions = self._engine, self._flow, self._equipment.companions
+        seconds = self._equipment.settings.drain_seconds
         for companion in companions:
             companion.rest()
         flow.claimer.stop()
@@ -57,9 +57,8 @@ class Drain:
         if left := flow.in_flight.works():
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
             self._give_back(left)
-        over = time.monotonic() + STOPPING
-        while flow.in_flight.is_anyone_stopping() and time.monotonic() < over:
-            time.sleep(0.02)  # handlers that end at once get their leases closed
+        # Handlers that end at once get their leases closed.
+        self._await(lambda: not flow.in_flight.is_anyone_stopping(), STOPPING)
         self._write_last_results(give_up)
         loops = (engine.beats, engine.settles, *engine.chores)
         for loop in loops:
@@ -75,19 +74,19 @@ class Drain:
         begun = time.monotonic()
         while not is_over():
             passed = time.monotonic() - begun
-            if passed >= seconds or (passed >= IN_A_HURRY and self.must_hurry()):
+            if passed >= seconds or (passed >= IN_A_HURRY and self._must_hurry()):
                 return
             time.sleep(0.01)
 
     def _give_back(self, works: Iterable[Work]) -> None:
         for work in works:
-            self.engine.flow.settler.finish(work, [Released()] * len(work.items), stop=True)
+            self._flow.settler.finish(work, [Released()] * len(work.items), stop=True)
 
     def _write_last_results(self, give_up: float) -> None:
         """Wait for the settler. A slow database gets all the time of the drain, one that is away only a moment."""
-        flow, settler, loop = self.engine.flow, self.engine.flow.settler, self.engine.settles
-        flow.store.hasten()
-        flow.keeper_store.hasten()
+        settler, loop = self._flow.settler, self._engine.settles
+        self._flow.store.hasten()
+        self._flow.keeper_store.hasten()
         begun = time.monotonic()
 
         def is_over() -> bool:
@@ -103,11 +102,11 @@ class Drain:
         """Write that this worker has ended and what it did last, if the database takes it in a moment."""
 
         def leave() -> None:
-            now = self.equipment.clock.now()
-            self.engine.watch.leave(now)
-            self.engine.historian.write(now)
+            now = self._equipment.clock.now()
+            self._engine.watch.leave(now)
+            self._engine.historian.write(now)
 
         try:
-            Patient(leave, IN_A_HURRY if self.must_hurry() else LAST_PART)()
+            Patient(leave, IN_A_HURRY if self._must_hurry() else LAST_PART)()
         except StoreUnavailable:
             log.warning("could not sign off: the database is away")

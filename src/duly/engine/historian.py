@@ -7,7 +7,6 @@ it, and what it cannot write is dropped. So a crash or an outage loses a few sec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec.json import encode
@@ -28,16 +27,15 @@ SUBJECTS = 500  # how many subjects are written at a time
 JOBS = 50  # and how many of them may be jobs
 
 
-@dataclass(eq=False)
 class Historian:
-    store: Store
-    observer: Observer
-    settings: Settings
-    tasks: Tasks
-    gates: Callable[[], list[PaceGate]]
-
-    def __post_init__(self) -> None:
-        self._keeps = {HISTORY_SHORT: self.settings.history_seconds, HISTORY_LONG: self.settings.history_long_seconds}
+    def __init__(
+        self, store: Store, observer: Observer, settings: Settings, tasks: Tasks, gates: Callable[[], list[PaceGate]]
+    ) -> None:
+        self._store = store
+        self._observer = observer
+        self._keeps = {HISTORY_SHORT: settings.history_seconds, HISTORY_LONG: settings.history_long_seconds}
+        self._tasks = tasks
+        self._gates = gates
         self._forget_at = EPOCH
 
     def tick(self, now: datetime) -> datetime:
@@ -54,7 +52,7 @@ class Historian:
                 "short": HISTORY_SHORT, "short_bucket": self._bucket(now, HISTORY_SHORT),
                 "long": HISTORY_LONG, "long_bucket": self._bucket(now, HISTORY_LONG), "rows": encode(rows).decode(),
             }  # fmt: skip
-            self.store.write("add_history", given)
+            self._store.write("add_history", given)
 
     def _bucket(self, now: datetime, step: int) -> datetime | None:
         """The beginning of the step that this time is in; None when steps of this length are not kept."""
@@ -62,17 +60,17 @@ class Historian:
 
     def _measured(self) -> list[Measured]:
         by_subject: dict[tuple[HistoryKind, str], list[Measured]] = {}
-        for each in self.observer.lately():
+        for each in self._observer.lately():
             by_subject.setdefault((each.kind, each.subject), []).append(each)
         runs = {each.subject: each for rows in by_subject.values() for each in rows if each.measure == "run"}
-        paced = {gate.pace.name: lately for gate in self.gates() if (lately := gate.lately()) is not None}
+        paced = {gate.pace.name: lately for gate in self._gates() if (lately := gate.lately()) is not None}
         for name, lately in paced.items():
             by_subject["pace", name] = [
                 *_sized("pace", name, lately),
                 Measured("pace", name, "latency", lately.calls, lately.seconds, lately.longest),
                 Measured("pace", name, "rate", lately.calls),
             ]
-        for (job_id, task), ended in self.observer.ended_lately().most_common(JOBS):
+        for (job_id, task), ended in self._observer.ended_lately().most_common(JOBS):
             subject = str(job_id)
             by_subject["job", subject] = [
                 Measured("job", subject, "rate", ended),
@@ -89,7 +87,7 @@ class Historian:
         The owner of a job may read this. So it has the average duration of a call, and not the number of calls: most of
         them may be for other owners.
         """
-        known = self.tasks.get(task)
+        known = self._tasks.get(task)
         if known is not None and known.pace is not None and known.pace.name in paced:
             lately = paced[known.pace.name]
             yield from _sized("job", job_id, lately)
@@ -102,7 +100,7 @@ class Historian:
         is_more = False
         for step, keep in self._keeps.items():
             given = {"step": step, "before": now - timedelta(seconds=keep), "most": PORTION}
-            is_more = len(self.store.write("forget_history", given)) == PORTION or is_more
+            is_more = len(self._store.write("forget_history", given)) == PORTION or is_more
         return is_more
 
 

@@ -7,7 +7,6 @@ on, and meters by name. While there is more to delete, the next portion follows 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -29,13 +28,11 @@ UNUSED = timedelta(days=32)
 ZONES = timedelta(days=2)
 
 
-@dataclass(eq=False)
 class Pruner:
-    store: Store
-    keep: float  # seconds
-    audit_keep: float = 0.0
-
-    def __post_init__(self) -> None:
+    def __init__(self, store: Store, keep: float, audit_keep: float = 0.0) -> None:
+        self._store = store
+        self._keep = timedelta(seconds=keep)
+        self._audit_keep = timedelta(seconds=audit_keep)
         self._after = 0
         self._audit_at = EPOCH
         self._meters_at = EPOCH
@@ -49,31 +46,31 @@ class Pruner:
         return min(self._forget_items(now), self._audit_at, self._meters_at)
 
     def _forget_items(self, now: datetime) -> datetime:
-        if not self.keep:
+        if not self._keep:
             return now + timedelta(days=1)
-        gone, go_on = self.store.prune(now - timedelta(seconds=self.keep), self._after, PORTION)
+        gone, go_on = self._store.prune(now - self._keep, self._after, PORTION)
         self._after = go_on or 0
         if gone:
             return now + BREATH
         return now + (EVERY if go_on is None else STEP)
 
     def _forget_notes(self, now: datetime) -> datetime:
-        if not self.audit_keep:
+        if not self._audit_keep:
             return now + timedelta(days=1)
-        before = now - timedelta(seconds=self.audit_keep)
-        oldest = self.store.read("oldest_note", {"most": PORTION})[0][0]
+        before = now - self._audit_keep
+        oldest = self._store.read("oldest_note", {"most": PORTION})[0][0]
         if oldest is None or oldest >= before:
             return now + EVERY
-        self.store.write("forget_notes", {"before": before, "most": PORTION})
+        self._store.write("forget_notes", {"before": before, "most": PORTION})
         return now + BREATH
 
     def _forget_meters(self, now: datetime) -> datetime:
         before = now - ZONES
         given = {"after": self._after_meter, "before": before, "most": PORTION}
-        looked = self.store.read("idle_meters", given)
+        looked = self._store.read("idle_meters", given)
         spent = [name for name, at in looked if at is None or at < _counts_since(name, now)]
         if spent:
-            self.store.write("forget_meters", {"names": encode(spent).decode(), "before": before})
+            self._store.write("forget_meters", {"names": encode(spent).decode(), "before": before})
         self._after_meter = looked[-1][0] if len(looked) == PORTION else ""
         return now + (BREATH if self._after_meter else METERS_EVERY)
 

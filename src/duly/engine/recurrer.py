@@ -7,7 +7,7 @@ a while, so that even very many of them do not keep it from the others.
 from __future__ import annotations
 
 import logging
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -15,7 +15,6 @@ from msgspec.json import encode
 
 from duly.core.advance import advance_all
 from duly.core.clock import EPOCH
-from duly.engine.work import Wake, nothing
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -29,14 +28,11 @@ LOOK_AGAIN = timedelta(seconds=60)
 SHOWN = 10
 
 
-@dataclass(eq=False)
 class Recurrer:
-    store: Store
-    _: KW_ONLY
-    sweep: float
-    made: Wake = nothing
-
-    def __post_init__(self) -> None:
+    def __init__(self, store: Store, *, sweep: float, made: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._sweep = timedelta(seconds=sweep)
+        self._made = made
         self._unread: set[int] = set()  # schedules whose rule or zone was unknown here at the last look
         self._logged: set[int] = set()
         self._look_again_at = EPOCH
@@ -48,14 +44,13 @@ class Recurrer:
         next_at = self.next_at()
         # If another process plans something earlier, a notification or the next sweep finds it.
         if next_at is None or next_at > now:
-            sweep_at = now + timedelta(seconds=self.sweep)
-            return min(next_at or sweep_at, sweep_at)
+            return min(next_at or now + self._sweep, now + self._sweep)
         unread: list[int] = []
         plan = partial(advance_all, now, unread=unread)
-        seen = self.store.revise(None, now, PORTION, plan, without=list(self._unread))
+        seen = self._store.revise(None, now, PORTION, plan, without=list(self._unread))
         self._set_aside(unread)
         if seen:
-            self.made()
+            self._made()
             return now
         return now + BUSY  # another worker has them
 
@@ -71,5 +66,5 @@ class Recurrer:
     def next_at(self) -> datetime | None:
         """When the next schedule is due, without those that are left alone."""
         unread = encode(list(self._unread)).decode()
-        next_at: datetime | None = self.store.read("next_schedule", {"without": unread})[0][0]
+        next_at: datetime | None = self._store.read("next_schedule", {"without": unread})[0][0]
         return next_at

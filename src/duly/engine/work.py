@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.core.model import Item
@@ -47,16 +48,14 @@ class Work:
         return self.stop is None or self.task.kind != "thread" or self.over is not None
 
 
+@dataclass(slots=True, eq=False)
 class Lease:
     """A lease that this worker holds, with the ids of its items that have not ended."""
 
-    __slots__ = ("ends", "is_ending", "open", "stopped")
-
-    def __init__(self, items: Iterable[Item], ends: float) -> None:
-        self.open = {item.id for item in items}
-        self.ends = ends  # on the monotonic clock
-        self.is_ending = False  # it could not be prolonged in time
-        self.stopped: set[Work] = set()  # works that were stopped and whose handlers still run, which a limit counts
+    open: set[int]
+    ends: float  # on the monotonic clock
+    is_ending: bool = False  # it could not be prolonged in time
+    stopped: set[Work] = field(default_factory=set)  # works whose stopped handlers still run, which a limit counts
 
 
 class InFlight:
@@ -102,7 +101,7 @@ class InFlight:
             was_empty = not self._leases
             for fence in self._disowned.intersection(by_fence):
                 del by_fence[fence]
-            self._leases.update({fence: Lease(same, ends) for fence, same in by_fence.items()})
+            self._leases.update({fence: Lease({item.id for item in same}, ends) for fence, same in by_fence.items()})
         if was_empty and by_fence:
             self._wake_keeper()
         return [item for item in items if item.fence in by_fence]
