@@ -85,7 +85,7 @@ class HandlerPool:
         self._rouse(len(works))
 
     def _rouse(self, works: int) -> None:
-        """So many works more wait: wake idle slots, or make new ones."""
+        """This many more works wait: wake idle slots, or make new ones."""
         raise NotImplementedError
 
     def abandon(self, work: Work) -> list[Work]:
