@@ -53,7 +53,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "some_schedules": {"ids": "[1,2]"},
     "occur": {"id": 1, "at": to_int(NOW)},
     "move_on": {"id": 1, "next_at": 1, "last_at": 1, "skipped": 0, "last_item": 1},
-    "settle_member": dict.fromkeys(
+    "settle_members": dict.fromkeys(
         (
             "schedule_id",
             "failures",

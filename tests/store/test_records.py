@@ -12,8 +12,8 @@ from msgspec import Struct
 from duly.core.model import NewItem
 from duly.core.shown import Row
 from duly.store.dialects import named
-from duly.store.postgres.arrays import arrays, copied
-from duly.store.records import ITEM, KINDS, RECORDS, Record, lister, reader, writer
+from duly.store.postgres.arrays import array_parameters, columns, copied
+from duly.store.records import ITEM, KINDS, NEW_ITEM, RECORDS, Record, lister, reader, writer
 from duly.store.sql import COMMON, filled, sections
 from duly.store.sqlite.values import READ
 
@@ -117,13 +117,16 @@ def test_records_become_rows_of_parameters_in_the_order_of_their_fields() -> Non
 def test_many_records_become_one_array_for_each_field() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     odd = NewItem('a "b" \\c', "null", b'{"x": "\\n"}', at, version=3)
-    written = arrays("new_item")([odd, NewItem("t", "q", b"[]", is_relative=True)])
+    given = columns(NEW_ITEM, [odd, NewItem("t", "q", b"[]", is_relative=True)], {"id": [1, 2]})
+    assert given.keys() == {f"new_item_{name}" for name in ("id", *NewItem.__struct_fields__) if name != "is_relative"}
+    written = {name: write(given[name]) for name, write in array_parameters()["arm_again"].items()}
+    assert written["new_item_id"] == "{1,2}"
     assert written["new_item_task"] == r'{"a \"b\" \\c","t"}'
     assert written["new_item_queue"] == '{"null","q"}', "which is no null"
     assert written["new_item_args"] == r'{"{\"x\": \"\\n\"}","[]"}'
     assert written["new_item_due_at"] == "{2026-01-01T00:00:00+00:00,null}"
     assert written["new_item_version"] == "{3,null}"
-    assert written.keys() == {f"new_item_{name}" for name in NewItem.__struct_fields__ if name != "is_relative"}
+    assert written["new_item_owner"] == "{null,null}"
 
 
 def test_rows_for_copy_have_every_column_behind_the_time_that_they_are_planned_for() -> None:

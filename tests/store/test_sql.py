@@ -16,9 +16,9 @@ from duly.store.sqlite import Sqlite
 ONLY_POSTGRES = {
     "open_ring", "lock_jobs", "lock_ring", "lock_rings", "lock_schedules", "lock_waiting", "start",
     "by_index", "now", "put", "put_one_and_tell", "tell", "tell_of_ends",
-    "settle_members", "note", "new_meters", "lock_meters",
+    "new_meters", "lock_meters",
 }  # fmt: skip
-ONLY_SQLITE = {"write_note", "hit", "last_fence", "lease", "tried", "old", "settle_member"}
+ONLY_SQLITE = {"hit", "last_fence", "lease", "tried", "old"}
 
 
 def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> None:

@@ -20,8 +20,8 @@ from duly.core.settings import Settings
 from duly.core.shown import Alert, NewAlert
 from duly.engine.equipment import AlertFinders
 from duly.engine.outages import PREFIX, Outages
+from duly.store.claims import family
 from duly.store.contract import Store
-from duly.store.lines import family
 
 log = logging.getLogger("duly.engine")
 

@@ -15,27 +15,21 @@ from typing import Any, TypeAlias
 
 from duly.core.errors import DulyError, InputError, NotMigrated
 from duly.core.model import NewItem, Placed
-from duly.store.arming import conflict, key_parameters
-from duly.store.dialects import Colour, Dialect, Run, called, every
+from duly.store.dialects import Colour, Dialect, Run, answered, called, every
 from duly.store.migrate import LEDGER, VERSION, migrations, statements_of
 from duly.store.postgres.borrowed import aware
+from duly.store.puts import conflict, key_parameters
 from duly.store.sql import sections, to_psycopg
 
 Parameters: TypeAlias = dict[str, Any]
-Rows = list[Any]
 # Runs a section by its name, or a statement, on the caller's connection.
-Ask: TypeAlias = Callable[[str, Parameters], Awaitable[Rows]]
+Ask: TypeAlias = Callable[[str, Parameters], Awaitable[list[Any]]]
 
 
 def put_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
     """Put inside the caller's transaction."""
-    dialect, run = _known(connection, "sync")
-
-    async def ask(name: str, parameters: Parameters) -> Rows:
-        return [tuple(row) for row in run(sections(dialect.name).get(name, name), parameters)]
-
     try:
-        _put(new, dialect, ask).send(None)  # nothing in there ever waits, so it comes to its end at once
+        _put(new, *_known(connection, "sync")).send(None)  # nothing in there ever waits, so it comes to its end at once
     except StopIteration as end:
         placed: Placed[Any] = end.value
     return placed
@@ -43,16 +37,15 @@ def put_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
 
 async def aput_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
     """The same on an async connection."""
-    dialect, run = _known(connection, "async")
+    return await _put(new, *_known(connection, "async"))
 
-    async def ask(name: str, parameters: Parameters) -> Rows:
+
+async def _put(new: NewItem, dialect: Dialect, run: Run) -> Placed[Any]:
+    """One put, on a schema that may be old or not there yet."""
+
+    async def ask(name: str, parameters: Parameters) -> list[Any]:
         return [tuple(row) for row in await run(sections(dialect.name).get(name, name), parameters)]
 
-    return await _put(new, dialect, ask)
-
-
-async def _put(new: NewItem, dialect: Dialect, ask: Ask) -> Placed[Any]:
-    """One put, on a schema that may be old or not there yet."""
     try:
         return await _place(new, dialect, ask)
     except DulyError:
@@ -106,7 +99,7 @@ def _known(connection: Any, colour: Colour) -> tuple[Dialect, Run]:
     for cls in type(connection).__mro__:
         kind = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
         for dialect in every():
-            if (driver := dialect.drivers(colour).get(kind)) is not None:
+            if (driver := dialect.drivers[colour].get(kind)) is not None:
                 return dialect, driver(connection)
         if (library := _LIBRARIES[colour].get(kind)) is not None:
             return library(connection)
@@ -127,13 +120,15 @@ def _called(name: str) -> Dialect:
 
 
 def _sqlalchemy(connection: Any) -> tuple[Dialect, Run]:
+    """A connection, or an async connection or session."""
     text = sys.modules["sqlalchemy"].text
 
-    def run(sql: str, parameters: Parameters) -> Any:
-        result = connection.execute(text(sql), parameters)
+    async def run(sql: str, parameters: Parameters) -> Any:
+        result = await answered(connection.execute(text(sql), parameters))
         return result.fetchall() if result.returns_rows else ()
 
-    return _called(connection.dialect.name), run
+    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
+    return _called(bind.dialect.name), run
 
 
 def _session(session: Any) -> tuple[Dialect, Run]:
@@ -141,24 +136,13 @@ def _session(session: Any) -> tuple[Dialect, Run]:
 
 
 def _django(connection: Any) -> tuple[Dialect, Run]:
-    def run(sql: str, parameters: Parameters) -> Any:
+    async def run(sql: str, parameters: Parameters) -> Any:
         with connection.cursor() as cursor:
             aware(cursor.cursor)
             cursor.execute(to_psycopg(sql), parameters)
             return cursor.fetchall()
 
     return _called(connection.vendor), run
-
-
-def _asqlalchemy(connection: Any) -> tuple[Dialect, Run]:
-    text = sys.modules["sqlalchemy"].text
-
-    async def run(sql: str, parameters: Parameters) -> Any:
-        result = await connection.execute(text(sql), parameters)
-        return result.fetchall() if result.returns_rows else ()
-
-    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-    return _called(bind.dialect.name), run
 
 
 def _str(text: Any) -> str:
@@ -176,8 +160,8 @@ _LIBRARIES: dict[Colour, dict[str, Callable[[Any], tuple[Dialect, Run]]]] = {
         "django.ConnectionProxy": _django,
     },
     "async": {
-        "sqlalchemy.AsyncConnection": _asqlalchemy,
-        "sqlalchemy.AsyncSession": _asqlalchemy,
-        "sqlalchemy.async_scoped_session": _asqlalchemy,
+        "sqlalchemy.AsyncConnection": _sqlalchemy,
+        "sqlalchemy.AsyncSession": _sqlalchemy,
+        "sqlalchemy.async_scoped_session": _sqlalchemy,
     },
 }

@@ -6,7 +6,7 @@ URL of it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -17,13 +17,18 @@ from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.records import ColumnType
 
-# A function that runs one statement with named parameters on a caller's connection and returns its rows; on an async
-# connection, an awaitable of its rows.
-Run: TypeAlias = Callable[[str, dict[str, Any]], Any]
+# A function that runs one statement with named parameters on a caller's connection and returns its rows. It waits only
+# if the calls of the connection are awaited.
+Run: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Iterable[Any]]]
 # How statements run on a caller's connection, by the name of the driver's class that it is an instance of.
 Drivers: TypeAlias = Mapping[str, Callable[[Any], Run]]
 # Whether the calls of a connection block or are awaited.
 Colour: TypeAlias = Literal["sync", "async"]
+
+
+async def answered(value: Any) -> Any:
+    """What a call of a driver has returned; if it is to be awaited, what comes of it."""
+    return await value if isinstance(value, Awaitable) else value
 
 
 class Dialect:
@@ -49,17 +54,17 @@ class Dialect:
 
     # -- puts on a connection of the caller's own
 
-    def drivers(self, colour: Colour) -> Drivers:
-        """The drivers whose connections a caller may pass in. SQLAlchemy and Django work with every database anyway."""
-        raise NotImplementedError
+    # The drivers whose connections a caller may pass in. SQLAlchemy and Django work with every database anyway.
+    drivers: Mapping[Colour, Drivers] = MappingProxyType({"sync": {}, "async": {}})
 
     def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
         """The name of the section that puts an item, and its parameters."""
         raise NotImplementedError
 
     def time(self, value: Any) -> datetime:
-        """A time as a driver gives it, in UTC."""
-        raise NotImplementedError
+        """A time as a driver gives it."""
+        time: datetime = value
+        return time
 
     def is_behind(self, error: BaseException) -> bool:
         """Whether this error of a driver is about a table or column that a migration would have created."""

@@ -56,6 +56,7 @@ SHARED = {
 
 COMMON = files("duly.store") / "common" / "sql"
 
+_WRITES = re.compile(r"\b(insert|update|delete)\b|notify")
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _TYPE = re.compile(r"(?<=\w)::\w+")
@@ -124,6 +125,12 @@ def _written(found: re.Match[str], dialect: Dialect) -> str:
 def _parameter(name: str, kind: ColumnType, dialect: Dialect) -> str:
     # `cast` and not `::`, because every driver's parser must read it: a put may run on the caller's connection.
     return f"cast(:{name} as {dialect.types[kind]})" if dialect.types else f":{name}"
+
+
+@cache
+def reads(dialect: str) -> frozenset[str]:
+    """The names of the sections that write and lock nothing."""
+    return frozenset(name for name, text in sections(dialect).items() if not _WRITES.search(text))
 
 
 @cache

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from duly.core.errors import KeyConflict
 from duly.core.model import Change, Job, NewItem, Placed, Status
-
-T = TypeVar("T")
 
 # The counter of a job for each way in which a row can have ended.
 COUNTERS: dict[Status | None, str] = {
@@ -54,7 +52,7 @@ def sequel(job: Job) -> NewItem | None:
     return replace(item, args=msgspec.json.encode({**args, "job": counts(job)}))
 
 
-def conclusion(job: Job, now: T | None, put: Callable[[NewItem], Placed[Any]]) -> dict[str, Any] | None:
+def conclusion(job: Job, now: datetime | None, put: Callable[[NewItem], Placed[Any]]) -> dict[str, Any] | None:
     """What is written when a job is over now, or no longer; None when nothing changed. `put` puts the sequel."""
     if job.is_over == (job.finished_at is not None):
         return None

@@ -15,8 +15,8 @@ from duly.core.clock import Clock
 from duly.core.errors import DoesNotExist
 from duly.core.model import State, Tried
 from duly.core.timeline import timeline
+from duly.store.claims import are_open
 from duly.store.contract import Store
-from duly.store.lines import are_open
 from duly.store.records import ColumnType, Record, reader
 
 S = TypeVar("S", bound=Struct)

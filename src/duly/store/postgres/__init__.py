@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from duly.core.errors import ConfigError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.dialects import Colour, Dialect, Drivers
+from duly.store.dialects import Dialect
 from duly.store.postgres import borrowed
 from duly.store.postgres.herald import news_of
 from duly.store.records import NEW_ITEM, writer
@@ -67,6 +67,7 @@ class Postgres(Dialect):
         "summary": SUMMARY,
         "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
+    drivers = borrowed.DRIVERS
     read_as = MappingProxyType({"execution_key": "::text"})
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:
@@ -77,19 +78,11 @@ class Postgres(Dialect):
 
         return PostgresStore(url, pool_size, timeout, listen)
 
-    def drivers(self, colour: Colour) -> Drivers:
-        return borrowed.SYNC if colour == "sync" else borrowed.ASYNC
-
     def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
         parameters = new_item_parameters(new)
         if news := news_of(new):
             return "put_one_and_tell", {**parameters, "news": news}
         return "put_one", parameters
-
-    def time(self, value: Any) -> datetime:
-        # In UTC, because in an hour that clocks repeat Python treats equal times of different zones as unequal.
-        in_utc: datetime = value.astimezone(UTC)
-        return in_utc
 
     def is_behind(self, error: BaseException) -> bool:
         cause: BaseException | None = error

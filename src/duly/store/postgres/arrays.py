@@ -1,70 +1,75 @@
 """Many values as one parameter of PostgreSQL: arrays as literals, and rows in COPY's text format.
 
 All values of a column go in as one text, so the same prepared statement serves any number of rows. The text is made
-with methods of str on whole columns, which is faster than the driver's escaping of each value in Python.
+with methods of str on whole columns, which is faster than the driver's escaping of each value in Python. How it is made
+follows from the type that the statement gives its parameter: `:ids::bigint[]`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from duly.store.records import NEW_ITEM, NEW_ROW, RECORDS, ColumnType, Record
+from duly.store.records import NAMES, NEW_ITEM, NEW_ROW, ColumnType, Record
+from duly.store.sql import sections
 
 
-def ints(values: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, values)) + "}"
+def numbers(values: Iterable[float | None]) -> str:
+    return "{" + ",".join(map(str, values)).replace("None", "null") + "}"
 
 
-def maybe_ints(values: Iterable[int | None]) -> str:
-    return "{" + ",".join("null" if value is None else str(value) for value in values) + "}"
-
-
-def texts(values: Iterable[str]) -> str:
+def texts(values: Iterable[str | None]) -> str:
     values = list(values)
-    joined = '","'.join(values)
-    # If there are no other quotes than those between the values, nothing has to be escaped.
-    if values and joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:
-        return '{"' + joined + '"}'
-    return "{" + ",".join(map(_quoted, values)) + "}"
-
-
-def maybe_texts(values: Iterable[str | None]) -> str:
+    if values and None not in values:
+        joined = '","'.join(values)  # type: ignore[arg-type] # there is no None
+        # If there are no other quotes than those between the values, nothing has to be escaped.
+        if joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:
+            return '{"' + joined + '"}'
     return "{" + ",".join(["null" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def times(values: Iterable[datetime | None]) -> str:
-    return "{" + ",".join("null" if value is None else value.isoformat() for value in values) + "}"
+    return "{" + ",".join(["null" if value is None else value.isoformat() for value in values]) + "}"
+
+
+def _documents(values: Iterable[bytes | None]) -> str:
+    return texts([None if value is None else value.decode() for value in values])
 
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-_ELEMENTS: dict[ColumnType, Callable[[Any], str]] = {
-    int: str,
-    float: repr,
-    bool: str,
-    datetime: datetime.isoformat,
-    str: _quoted,
-    bytes: lambda text: _quoted(text.decode()),
+# How an array of each type is written.
+_ARRAYS: dict[str, Callable[[Iterable[Any]], str]] = {
+    **dict.fromkeys(("bigint", "int", "smallint", "float8", "bool"), numbers),
+    "text": texts,
+    "timestamptz": times,
+    "json": _documents,
 }
+_PARAMETER = re.compile(r":(\w+)::(\w+)\[\]")
 
 
-def arrays(name: str) -> Callable[[Sequence[Any]], dict[str, str]]:
-    """Makes the parameters of the fragment `{many name}`: an array for each field of this record."""
-    columns = [(f"{name}_{field}", attrgetter(field), _ELEMENTS[kind]) for field, kind in RECORDS[name].fields.items()]
+@cache
+def array_parameters() -> dict[str, dict[str, Callable[[Iterable[Any]], str]]]:
+    """For each section that is given arrays, the names of those parameters, and how they are written."""
+    found = {name: dict(_PARAMETER.findall(text)) for name, text in sections("postgres").items()}
+    return {name: {each: _ARRAYS[kind] for each, kind in kinds.items()} for name, kinds in found.items() if kinds}
 
-    def write(records: Sequence[Any]) -> dict[str, str]:
-        return {
-            parameter: "{" + ",".join(["null" if value is None else turn(value) for value in map(of, records)]) + "}"
-            for parameter, of, turn in columns
-        }
 
-    return write
+@cache
+def _fields(record: Record[Any]) -> list[tuple[str, Callable[[Any], Any]]]:
+    return [(f"{NAMES[record]}_{field}", attrgetter(field)) for field in record.fields]
+
+
+def columns(record: Record[Any], values: Sequence[Any], more: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """The parameters of the fragment `{many record}`: a list for each of its fields, and for further columns."""
+    further = {f"{NAMES[record]}_{name}": column for name, column in more.items()}
+    return {name: list(map(of, values)) for name, of in _fields(record)} | further
 
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
@@ -93,7 +98,7 @@ def _cells(column: list[Any], kind: ColumnType, nothing: str) -> list[str]:
     if column[0] is None and column.count(None) == len(column):
         return [nothing] * len(column)
     if kind is not str and kind is not bytes:
-        turn = _ELEMENTS[kind]
+        turn = datetime.isoformat if kind is datetime else str
         return [nothing if value is None else turn(value) for value in column]
     if kind is bytes:
         column = [None if text is None else text.decode() for text in column]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from duly.store.dialects import Drivers, Run
+from duly.store.dialects import Colour, Drivers, Run, answered
 from duly.store.sql import to_numbered, to_psycopg
-
-Parameters = dict[str, Any]
 
 
 def _psycopg(connection: Any) -> Run:
     psycopg = sys.modules["psycopg"]
+    is_async = isinstance(connection, psycopg.AsyncConnection)
 
-    def run(sql: str, parameters: Parameters) -> Any:
-        with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            return aware(cursor).execute(to_psycopg(sql), parameters).fetchall()
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        kind = psycopg.AsyncCursor if is_async else psycopg.Cursor
+        cursor = aware(kind(connection, row_factory=psycopg.rows.tuple_row))
+        try:
+            await answered(cursor.execute(to_psycopg(sql), parameters))
+            return await answered(cursor.fetchall())
+        finally:
+            await answered(cursor.close())
 
     return run
 
@@ -24,7 +29,7 @@ def _psycopg(connection: Any) -> Run:
 def _psycopg2(connection: Any) -> Run:
     plain = sys.modules["psycopg2.extensions"].cursor
 
-    def run(sql: str, parameters: Parameters) -> Any:
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
         with connection.cursor(cursor_factory=plain) as cursor:
             cursor.execute(to_psycopg(sql), parameters)
             return cursor.fetchall()
@@ -32,19 +37,8 @@ def _psycopg2(connection: Any) -> Run:
     return run
 
 
-def _apsycopg(connection: Any) -> Run:
-    psycopg = sys.modules["psycopg"]
-
-    async def run(sql: str, parameters: Parameters) -> Any:
-        async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            await aware(cursor).execute(to_psycopg(sql), parameters)
-            return await cursor.fetchall()
-
-    return run
-
-
 def _asyncpg(connection: Any) -> Run:
-    async def run(sql: str, parameters: Parameters) -> Any:
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
         # JSON goes in as text: a json codec that the caller may have set would encode it a second time.
         numbered, values = to_numbered(
             sql.replace("cast(:args as json)", "cast(cast(:args as text) as json)"), parameters
@@ -63,9 +57,11 @@ def aware(cursor: Any) -> Any:
     return cursor
 
 
-SYNC: Drivers = {"psycopg.Connection": _psycopg, "psycopg2.connection": _psycopg2}
-ASYNC: Drivers = {
-    "psycopg.AsyncConnection": _apsycopg,
-    "asyncpg.Connection": _asyncpg,
-    "asyncpg.PoolConnectionProxy": _asyncpg,
+DRIVERS: Mapping[Colour, Drivers] = {
+    "sync": {"psycopg.Connection": _psycopg, "psycopg2.connection": _psycopg2},
+    "async": {
+        "psycopg.AsyncConnection": _psycopg,
+        "asyncpg.Connection": _asyncpg,
+        "asyncpg.PoolConnectionProxy": _asyncpg,
+    },
 }

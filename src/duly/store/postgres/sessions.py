@@ -8,12 +8,11 @@ surely was not executed is repeated; if it may have been executed, the error say
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -22,12 +21,13 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from duly.core.errors import ConfigError, ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
+from duly.store.postgres.arrays import array_parameters, columns
 from duly.store.postgres.connections import AnswerTimeout, Connection, ConnectionPool
 from duly.store.postgres.herald import Herald
 from duly.store.postgres.pooler import is_shared
-from duly.store.sql import psycopg_sections
-
-T = TypeVar("T")
+from duly.store.records import Record
+from duly.store.sql import psycopg_sections, reads
+from duly.store.statements import Statements, T
 
 # Defaults that the URL may override: the loss of a server must be noticed within seconds.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
@@ -47,8 +47,8 @@ JOINED = {
     "extend": "ids",
     "settle": "change_id",
     "settle_members": "member_schedule_id",
-    "occur": "made_ids",
-    "move_on": "ids",
+    "occur": "id",
+    "move_on": "id",
     "under_way": "names",
 }
 LONG_ARRAY = 500  # characters
@@ -70,10 +70,9 @@ _PASSING = (*_UNDONE, errors.IdleInTransactionSessionTimeout, errors.QueryCancel
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
 # Errors whose texts have data of rows in them.
 _TELLING = (psycopg.IntegrityError, psycopg.DataError)
-_WRITES = re.compile(r"\b(insert|update|delete)\b|notify")
 
 
-class Sessions:
+class Sessions(Statements[Connection]):
     """Connections to one server, and named statements on them."""
 
     def __init__(self, url: str, pool_size: int = 10, timeout: float = 30.0, listen: bool = True) -> None:
@@ -84,7 +83,8 @@ class Sessions:
         self._listen = listen
         self._is_shared: bool | None = None if listen else True
         self._sql = psycopg_sections()
-        self._reads = {name for name, text in self._sql.items() if not _WRITES.search(str(text))}
+        self._reads = reads("postgres")
+        self._arrays = array_parameters()
         bounded = {
             "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
             "statement_timeout": f"{timeout * 1000:.0f}",
@@ -213,24 +213,36 @@ class Sessions:
         is_harmless = name in self._reads or (name.startswith("put_one") and parameters["key"] is not None)
         return is_lost and is_harmless
 
+    def _run_many(
+        self,
+        name: str,
+        connection: Connection,
+        record: Record[Any] | None = None,
+        values: Sequence[Any] = (),
+        **more: Sequence[Any],
+    ) -> list[Any]:
+        return self._run(name, more if record is None else columns(record, values, more), connection)
+
     def _rows(self, connection: Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
-        if getattr(connection, "patience", 0) is not None:
-            is_long = name in JOINED and len(parameters[JOINED[name]]) > LONG_ARRAY
+        if arrays := self._arrays.get(name):
+            parameters = {**parameters, **{each: write(parameters[each]) for each, write in arrays.items()}}
+        is_long = name in JOINED and len(parameters[JOINED[name]]) > LONG_ARRAY
+        is_handlers = getattr(connection, "patience", 0) is None
+        if is_handlers:  # its own statements may take any time, but ours may not
+            connection.patience = self._patience
+        try:
             prepare = False if is_long else self._prepare
             cursor = connection.execute(self._sql[name], parameters, prepare=prepare, binary=True)
             return cursor.fetchall() if cursor.description else []
-        # On a handler's connection its own statements may take any time, but ours may not.
-        connection.patience = self._patience
-        try:
-            return self._rows(connection, name, parameters)
         finally:
-            connection.patience = None
+            if is_handlers:
+                connection.patience = None
 
     def _whole(self, act: Callable[[Connection], T]) -> T:
         """Do this in a transaction; again if the connection broke before the commit, for then it was rolled back."""
         is_asked = False
         try:
-            with self._connection() as connection, connection.transaction():
+            with self._writing() as connection:
                 answer = act(connection)
                 is_asked = True
             return answer
@@ -238,20 +250,15 @@ class Sessions:
             why = error.__cause__
             if is_asked or why is None or isinstance(why, (AnswerTimeout, errors.QueryCanceled)):
                 raise
-        with self._connection() as connection, connection.transaction():
-            return act(connection)
+        return super()._whole(act)
 
     @contextmanager
-    def _joining(self, connection: Connection | None) -> Iterator[Connection]:
-        """The caller's transaction; without one, a new one, on a connection that is not for handlers."""
-        if connection is not None:
+    def _writing(self) -> Iterator[Connection]:
+        with self._connection() as connection, connection.transaction():
             yield connection
-        else:
-            with self._connection() as own, own.transaction():
-                yield own
 
-    def now(self) -> datetime:
-        now: datetime = self._run("now", {})[0][0]
+    def now(self, connection: Connection | None = None) -> datetime:
+        now: datetime = self._run("now", {}, connection)[0][0]
         return now
 
     def _tell(self, news: list[str]) -> None:
@@ -280,7 +287,7 @@ class Sessions:
     @contextmanager
     def migrations(self) -> Iterator[Connection]:
         """A connection for one migrator at a time; it gives up on a lock soon, because workers would wait behind it."""
-        with self._connection() as connection, connection.transaction():
+        with self._writing() as connection:
             connection.patience = None
             connection.execute("set local statement_timeout = 0", prepare=False)
             connection.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,), prepare=False)

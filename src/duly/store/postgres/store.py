@@ -17,14 +17,17 @@ from typing import Any
 
 import psycopg
 
-from duly.core.model import Item
+from duly.core.errors import ConstraintViolated, WrongState
+from duly.core.model import Change, NewRow
 from duly.store.contract import AWAITED, News
 from duly.store.postgres import sessions
-from duly.store.postgres.arrays import ints
+from duly.store.postgres.arrays import columns, copied_rows
 from duly.store.postgres.claims import PostgresClaims
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import head_of
-from duly.store.postgres.schedules import PostgresSchedules
+from duly.store.postgres.puts import PostgresPuts
+from duly.store.records import CHANGE, TRIED
+from duly.store.schedules import Schedules
 from duly.store.sql import to_psycopg
 
 log = logging.getLogger("duly.store")
@@ -38,29 +41,32 @@ UNHEARD = 0.2
 ASK_AGAIN = 10.0
 
 
-class PostgresStore(PostgresClaims, PostgresSchedules):
+class PostgresStore(PostgresClaims, PostgresPuts, Schedules[Connection]):
     def twin(self, timeout: float | None = None) -> PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
 
-    def fetch(self, ids: Sequence[int], connection: Connection | None = None) -> list[Item]:
-        return [Item(*row) for row in self._run("fetch", {"ids": ints(ids)}, connection)]
+    def _settle_any(
+        self, changes: list[Change], closed: set[int], connection: Connection | None
+    ) -> list[tuple[int, int]]:
+        tried = [change for change in changes if change.tried]
+        of_items = {"item_id": [change.id for change in tried], "fence": [change.fence for change in tried]}
+        given = {
+            **columns(CHANGE, changes, {}),
+            **columns(TRIED, [change.tried for change in tried], of_items),
+            "closed": list(closed),
+        }
+        try:
+            return self._run("settle", given, connection)
+        except ConstraintViolated:
+            raise WrongState("another live item has its key now; cancel that item first") from None
+
+    def _load_rows(self, rows: Sequence[NewRow], now: datetime, connection: Connection) -> None:
+        with connection.cursor().copy(self._sql["load_rows"]) as copy:
+            copy.write(copied_rows(rows, now))
 
     def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
         ((gone, go_on),) = self._run("prune", {"before": before, "after": after, "most": most})
         return gone, go_on
-
-    def pause(self, queue: str, now: datetime, connection: Connection | None = None) -> None:
-        self._run("pause", {"queue": queue, "now": now}, connection)
-
-    def resume(self, queue: str, connection: Connection | None = None) -> None:
-        self._run("resume", {"queue": queue}, connection)
-
-    def read(
-        self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None
-    ) -> list[tuple[Any, ...]]:
-        return self._run(name, parameters, connection)
-
-    write = read
 
     def query(
         self, sql: str, parameters: Mapping[str, Any], connection: Connection | None = None

@@ -12,9 +12,10 @@ from urllib.parse import unquote
 from duly.core.errors import ConfigError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.dialects import Colour, Dialect, Drivers
+from duly.store.dialects import Dialect
+from duly.store.records import NEW_ITEM
 from duly.store.sqlite import borrowed
-from duly.store.sqlite.values import new_item_parameters, to_int, to_time
+from duly.store.sqlite.values import to_int, to_time, written
 
 # SQLite's errors about a table or column that a migration would have created.
 MISSING = ("no such table", "no such column", "has no column named")
@@ -66,6 +67,7 @@ class Sqlite(Dialect):
         "summary": SUMMARY,
         "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
+    drivers = borrowed.DRIVERS
     is_embedded = True
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:
@@ -80,11 +82,8 @@ class Sqlite(Dialect):
             raise ConfigError(f"database_url: unknown option {query!r}; synchronous=full|normal|off is known")
         return SqliteStore(path, timeout, synchronous)
 
-    def drivers(self, colour: Colour) -> Drivers:
-        return borrowed.SYNC if colour == "sync" else borrowed.ASYNC
-
     def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
-        return "put_one", new_item_parameters(new, to_int(datetime.now(UTC)))
+        return "put_one", written(NEW_ITEM)(new, to_int(datetime.now(UTC)))
 
     def time(self, value: Any) -> datetime:
         return to_time(value)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from duly.store.dialects import Drivers, Run
-
-Parameters = dict[str, Any]
+from duly.store.dialects import Colour, Drivers, Run, answered
 
 
-def _sqlite3(connection: Any) -> Run:
-    def run(sql: str, parameters: Parameters) -> Any:
-        cursor = connection.cursor()
+def _sqlite(connection: Any) -> Run:
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        cursor = await answered(connection.cursor())
         cursor.row_factory = None
-        return cursor.execute(sql, parameters).fetchall()
+        try:
+            await answered(cursor.execute(sql, parameters))
+            return await answered(cursor.fetchall())
+        finally:
+            await answered(cursor.close())
 
     return run
 
 
-def _aiosqlite(connection: Any) -> Run:
-    async def run(sql: str, parameters: Parameters) -> Any:
-        async with connection.cursor() as cursor:
-            cursor.row_factory = None
-            await cursor.execute(sql, parameters)
-            return await cursor.fetchall()
-
-    return run
-
-
-SYNC: Drivers = {"sqlite3.Connection": _sqlite3}
-ASYNC: Drivers = {"aiosqlite.Connection": _aiosqlite}
+DRIVERS: Mapping[Colour, Drivers] = {
+    "sync": {"sqlite3.Connection": _sqlite},
+    "async": {"aiosqlite.Connection": _sqlite},
+}

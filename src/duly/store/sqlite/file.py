@@ -12,25 +12,35 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
-from duly.store.sql import sections
+from duly.store.records import Record, Turn
+from duly.store.sql import reads, sections
 from duly.store.sqlite import MISSING
 from duly.store.sqlite.turns import leave, line_at, mind_forks, turn
+from duly.store.sqlite.values import given, to_int, turns_of, typed, written
+from duly.store.statements import Statements
 
 log = logging.getLogger("duly.store")
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
+# Reads that take longer the more items wait.
+LONG = frozenset({"depth"})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class SqliteFile:
+class SqliteFile(Statements[sqlite3.Connection]):
     """A database file, and how named statements are run on it."""
+
+    takes_turns = True
 
     def __init__(self, path: str, timeout: float = 30.0, synchronous: str = "FULL") -> None:
         self.url = f"sqlite:///{path}"
@@ -38,6 +48,8 @@ class SqliteFile:
         self._timeout = timeout
         self._synchronous = synchronous
         self._sql = sections("sqlite")
+        self._reads = reads("sqlite")
+        self._turns: dict[str, list[tuple[int, Turn]]] = {}  # of the rows of each section that was run
         self.turn = line_at(path)
         self.writer_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
@@ -148,32 +160,58 @@ class SqliteFile:
         """Raise errors of the driver as errors of duly."""
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if any(words in str(error) for words in MISSING):
-                raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
-            raise StoreUnavailable(f"{self.path}: {error}") from error
-        except sqlite3.IntegrityError as error:  # "UNIQUE constraint failed: table.column"
-            raise ConstraintViolated(str(error).partition(": ")[2] or str(error)) from None
         except sqlite3.Error as error:
-            # The subclasses are about a statement; the class itself is about the file.
-            problem = "is damaged" if type(error) is sqlite3.DatabaseError else f"reported {type(error).__name__}"
-            raise StoreError(f"{self.path} {problem}: {error}") from error
+            raise self._as_ours(error) from (None if isinstance(error, sqlite3.IntegrityError) else error)
 
-    def _read(self, name: str, parameters: Mapping[str, Any]) -> list[Any]:
-        with self._reading() as reader:
-            return reader.execute(self._sql[name], parameters).fetchall()
+    def _as_ours(self, error: sqlite3.Error) -> Exception:
+        """The error of duly for this error of the driver."""
+        if isinstance(error, sqlite3.OperationalError):
+            if any(words in str(error) for words in MISSING):
+                return NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})")
+            return StoreUnavailable(f"{self.path}: {error}")
+        if isinstance(error, sqlite3.IntegrityError):  # "UNIQUE constraint failed: table.column"
+            return ConstraintViolated(str(error).partition(": ")[2] or str(error))
+        # The other subclasses are about a statement; the class itself is about the file.
+        problem = "is damaged" if type(error) is sqlite3.DatabaseError else f"reported {type(error).__name__}"
+        return StoreError(f"{self.path} {problem}: {error}")
 
-    @contextmanager
-    def _joining(self, connection: sqlite3.Connection | None) -> Iterator[sqlite3.Connection]:
-        """The caller's transaction; without one, a new one."""
-        if connection is not None:
-            with self._errors():
-                yield connection
-        else:
-            with self._writing() as writer:
-                yield writer
+    def _run(self, name: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None) -> list[Any]:
+        if connection is None:
+            with self._using(name) as own:
+                return self._run(name, parameters, own)
+        return self._rows(connection, name, given(parameters))
 
-    def now(self) -> datetime:
+    def _using(self, name: str) -> AbstractContextManager[sqlite3.Connection]:
+        """The connection for a section that is run alone."""
+        if name in LONG:
+            return self._reading_long()
+        return self._reading() if name in self._reads else self._writing()
+
+    def _run_many(
+        self,
+        name: str,
+        connection: sqlite3.Connection,
+        record: Record[Any] | None = None,
+        values: Sequence[Any] = (),
+        **columns: Sequence[Any],
+    ) -> list[Any]:
+        now = to_int(self.now())
+        own = [] if record is None else [written(record)(value, now) for value in values]
+        more = [given(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        rows = [{"now": now, **one, **other} for one, other in zip_longest(own, more, fillvalue=_NOTHING)]
+        return [found for row in rows for found in self._rows(connection, name, row)]
+
+    def _rows(self, connection: sqlite3.Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
+        """The rows of a section whose parameters are as SQLite takes them."""
+        try:
+            cursor = connection.execute(self._sql[name], parameters)
+            if (turns := self._turns.get(name)) is None:
+                turns = self._turns[name] = turns_of(cursor)
+            return typed(cursor, turns)
+        except sqlite3.Error as error:
+            raise self._as_ours(error) from (None if isinstance(error, sqlite3.IntegrityError) else error)
+
+    def now(self, connection: sqlite3.Connection | None = None) -> datetime:
         return EPOCH + timedelta(microseconds=time.time_ns() // 1000)
 
     @contextmanager

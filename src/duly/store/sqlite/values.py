@@ -7,16 +7,15 @@ themselves, it follows from the field that has the column's name.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from duly.core.clock import EPOCH
-from duly.core.model import NewItem, NewRow
-from duly.store import records
-from duly.store.records import ColumnType, lister, reader, writer
+from duly.store.records import KINDS, NEW_ITEM, NEW_ROW, ColumnType, Record, Turn, lister, writer
 
 
 def to_int(time: datetime) -> int:
@@ -28,14 +27,6 @@ def to_time(value: int) -> datetime:
     return EPOCH + timedelta(0, 0, value)
 
 
-def maybe_int(time: datetime | None) -> int | None:
-    return None if time is None else to_int(time)
-
-
-def maybe_time(value: int | None) -> datetime | None:
-    return None if value is None else to_time(value)
-
-
 def to_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -44,64 +35,53 @@ def _to_times(text: str) -> list[datetime]:
     return [to_time(value) for value in msgspec.json.decode(text)]
 
 
-READ: dict[ColumnType, Callable[[Any], Any]] = {
+READ: dict[ColumnType, Turn] = {
     datetime: to_time,
     bytes: str.encode,
     object: str.encode,
     list: _to_times,
     bool: bool,
 }
-WRITTEN: dict[ColumnType, Callable[[Any], Any]] = {datetime: to_int, bytes: bytes.decode}
+WRITTEN: dict[ColumnType, Turn] = {datetime: to_int, bytes: bytes.decode}
+# Times that default to now.
+_STAMPED = ("due_at", "changed_at")
 
-item_of = reader(records.ITEM, READ)
-job_of = reader(records.JOB, READ)
-schedule_of = reader(records.SCHEDULE, READ)
-change_parameters = writer(records.CHANGE, WRITTEN)
-tried_parameters = writer(records.TRIED, WRITTEN)
-member_parameters = writer(records.MEMBER, WRITTEN)
-note_parameters = writer(records.NOTE, WRITTEN)
-schedule_parameters = writer(records.SCHEDULE, WRITTEN)
-new_schedule_parameters = writer(records.NEW_SCHEDULE, WRITTEN)
-_new_item = writer(records.NEW_ITEM, WRITTEN)
-_new_item_row = lister(records.NEW_ITEM, WRITTEN)
-_new_row_values = lister(records.NEW_ROW, WRITTEN)
-_DUE_AT = list(records.NEW_ITEM.fields).index("due_at")
-_CHANGED_AT = list(records.NEW_ROW.fields).index("changed_at")
+# The values of new items and rows of jobs in the order of their fields, followed by the time that they are planned for.
+new_item_row = lister(NEW_ITEM, WRITTEN, _STAMPED, then=("due_at",))
+new_row_values = lister(NEW_ROW, WRITTEN, _STAMPED, then=("due_at",))
 
-_COLUMNS = {name: READ[kind] for name, kind in records.KINDS.items() if kind in READ}
+_COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
 
 
-def new_item_parameters(item: NewItem, now: int) -> dict[str, Any]:
-    """The parameters of a put; an item without a time is due now."""
-    parameters = _new_item(item)
-    if parameters["due_at"] is None:
-        parameters["due_at"] = now
-    return parameters
+@cache
+def written(record: Record[Any]) -> Callable[..., dict[str, Any]]:
+    """A function that makes the parameters of one record, which is written now."""
+    return writer(record, WRITTEN, _STAMPED if record is NEW_ITEM else ())
 
 
-def new_item_row(item: NewItem, now: int) -> list[Any]:
-    """The same values in the order of the fields, followed by the time that the item is planned for."""
-    row = _new_item_row(item)
-    if row[_DUE_AT] is None:
-        row[_DUE_AT] = now
-    row.append(row[_DUE_AT])
-    return row
+def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as SQLite takes them."""
+    return {
+        name: to_int(value) if isinstance(value, datetime) else to_json(value) if isinstance(value, list) else value
+        for name, value in parameters.items()
+    }
 
 
-def new_row_values(row: NewRow, now: int) -> list[Any]:
-    """What a job writes for one of its rows, in the order of its fields, and then the time that it is planned for."""
-    values = _new_row_values(row)
-    for place in (_DUE_AT, _CHANGED_AT):
-        if values[place] is None:
-            values[place] = now
-    values.append(values[_DUE_AT])
-    return values
+def turns_of(cursor: sqlite3.Cursor) -> list[tuple[int, Turn]]:
+    """Which columns of these rows are converted, and how, by their names."""
+    names = [column[0] for column in cursor.description or ()]
+    return [(place, _COLUMNS[name]) for place, name in enumerate(names) if name in _COLUMNS]
 
 
-def typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
-    """The rows of a cursor, with values converted by the names of their columns."""
-    turns = [_COLUMNS.get(column[0]) for column in cursor.description or ()]
-    return [
-        tuple(value if value is None or turn is None else turn(value) for value, turn in zip(row, turns, strict=True))
-        for row in cursor
-    ]
+def typed(rows: Iterable[tuple[Any, ...]], turns: list[tuple[int, Turn]]) -> list[Any]:
+    """These rows with their values converted."""
+    if not turns:
+        return list(rows)
+    found = []
+    for row in rows:
+        values = list(row)
+        for place, turn in turns:
+            if (value := values[place]) is not None:
+                values[place] = turn(value)
+        found.append(tuple(values))
+    return found

@@ -17,7 +17,7 @@ select queue, task, coalesce(owner, ''), lane, rank, due_at
  limit :most
 
 -- name: next_due
-select min(due_at) from duly_item where {is_waiting} and due_at > :now
+select min(due_at) as due_at from duly_item where {is_waiting} and due_at > :now
 
 -- name: expired
 select fence from duly_lease where lease_until < :now order by lease_until limit :most

@@ -13,9 +13,10 @@ copy duly_item (planned_at, {new_row}) from stdin
 -- Rows of these jobs have ended, or begin anew.
 update duly_job j
    set done = j.done + n.done, not_found = j.not_found + n.not_found, failed = j.failed + n.failed,
-       skipped = j.skipped + n.skipped, changed_at = :now
-  from unnest(:ids::bigint[], :done::bigint[], :not_found::bigint[], :failed::bigint[], :skipped::bigint[])
-       as n(id, done, not_found, failed, skipped)
+       skipped = j.skipped + n.skipped, changed_at = n.now
+  from unnest(:id::bigint[], :done::bigint[], :not_found::bigint[], :failed::bigint[], :skipped::bigint[],
+              :now::timestamptz[])
+       as n(id, done, not_found, failed, skipped, now)
  where j.id = n.id
 returning {job of j}
 

@@ -10,7 +10,7 @@ returning id, task, key
 -- name: taken
 -- Which of these keys have a schedule.
 select s.id, n.task, n.key
-  from unnest(:tasks::text[], :keys::text[]) as n(task, key)
+  from unnest(:task::text[], :key::text[]) as n(task, key)
  cross join lateral (select id from duly_schedule where task = n.task and key = n.key limit 1) s
 
 -- name: open_ring
@@ -40,8 +40,8 @@ select {schedule}
 insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at, owner)
 select s.task, s.queue, s.args, o.at, o.at, s.rank, s.id, s.failures, s.fingerprint,
        o.at + s.max_lateness * interval '1 second', s.owner
-  from unnest(:made_ids::bigint[], :ats::timestamptz[]) with ordinality as o(id, at, place)
-  join duly_schedule s on s.id = o.id and s.id = any(:made_ids::bigint[])
+  from unnest(:id::bigint[], :at::timestamptz[]) with ordinality as o(id, at, place)
+  join duly_schedule s on s.id = o.id and s.id = any(:id::bigint[])
  order by o.place
     on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
 returning schedule_id, id
@@ -49,10 +49,10 @@ returning schedule_id, id
 -- name: move_on
 update duly_schedule s
    set next_at = a.next_at, last_at = a.last_at, skipped = a.skipped, last_item = coalesce(a.last_item, s.last_item)
-  from unnest(:ids::bigint[], :next_ats::timestamptz[], :last_ats::timestamptz[], :skipped::bigint[],
-              :last_items::bigint[])
+  from unnest(:id::bigint[], :next_at::timestamptz[], :last_at::timestamptz[], :skipped::bigint[],
+              :last_item::bigint[])
        as a(id, next_at, last_at, skipped, last_item)
- where s.id = any(:ids::bigint[]) and s.id = a.id
+ where s.id = any(:id::bigint[]) and s.id = a.id
 
 -- name: remove_schedules
 delete from duly_schedule where id = any(:ids::bigint[])

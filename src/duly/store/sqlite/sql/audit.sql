@@ -1,7 +1,7 @@
 -- Who did what.
 
--- name: write_note
-insert into duly_audit (at, {note}) values (:now, {values note})
+-- name: note
+insert into duly_audit (at, {note}) values (:at, {values note})
 
 -- name: note_each
 -- The same line about each of these subjects.

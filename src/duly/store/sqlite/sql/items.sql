@@ -7,7 +7,7 @@ select {item}
 
 -- name: old
 -- The next rows by id, with when they finished if they may be forgotten: rows of a job stay as long as their job.
-select id, case when state in ('done', 'cancelled') and job_id is null then finished_at end, created_at
+select id, case when state in ('done', 'cancelled') and job_id is null then finished_at end as finished_at, created_at
   from duly_item
  where id > :after
  order by id

@@ -13,7 +13,7 @@ insert into duly_item ({new_item}, planned_at) values ({places new_item}, ?)
 
 -- name: live
 -- Who holds this key now.
-select id, execution_key, args, planned_at
+select id, execution_key, cast(args as text), planned_at
   from duly_item
  where task = :task and key = :key and key is not null and state in ('waiting', 'running')
 

@@ -3,10 +3,10 @@
 -- name: enroll
 insert into duly_schedule ({new_schedule}) values ({values new_schedule})
     on conflict (task, key) do nothing
-returning id
+returning id, task, key
 
 -- name: taken
-select id from duly_schedule where task = :task and key = :key
+select id, task, key from duly_schedule where task = :task and key = :key
 
 -- name: due_schedules
 select {schedule}
@@ -29,7 +29,7 @@ select task, queue, args, :at, :at, rank, id, failures, fingerprint, :at + cast(
   from duly_schedule
  where id = :id
     on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
-returning id
+returning schedule_id, id
 
 -- name: move_on
 update duly_schedule

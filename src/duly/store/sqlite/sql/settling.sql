@@ -39,7 +39,7 @@ returning id
 -- name: tried
 insert into duly_attempt (item_id, fence, {tried}) values (:item_id, :fence, {values tried})
 
--- name: settle_member
+-- name: settle_members
 -- What the end of a try means for its schedule.
 update duly_schedule
    set failures = case when :is_success then 0

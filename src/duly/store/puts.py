@@ -1,4 +1,4 @@
-"""Keys of items: what happens when a put finds its key taken, and how rows that keep their key are armed again."""
+"""Puts on every database: what happens when a key is taken, and how rows that keep their key are armed again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,53 @@ from typing import Any
 from msgspec.structs import replace
 
 from duly.core.errors import KeyConflict
-from duly.core.model import Armed, NewItem
+from duly.core.model import Armed, NewItem, Placed
 from duly.store.contract import Merge
+from duly.store.records import NEW_ITEM
+from duly.store.statements import C, Statements
+
+
+class Puts(Statements[C]):
+    def put(self, new: Sequence[NewItem]) -> list[Placed[Any]]:
+        placed = self._whole(lambda connection: self._put_many(connection, new))
+        self._announce(new)
+        return placed
+
+    def _put_many(self, connection: C, new: Sequence[NewItem]) -> list[Placed[Any]]:
+        raise NotImplementedError
+
+    def _announce(self, new: Iterable[NewItem] | None, connection: C | None = None) -> None:
+        """Notify workers of new items, or with None that something changed, unless they see every commit anyway."""
+
+    def _holder(self, item: NewItem, connection: C | None) -> Placed[Any] | None:
+        """The live item that has this key; None if it has ended in the meantime. Other content is an error."""
+        for item_id, execution_key, args, planned_at in self._run("live", key_parameters(item), connection):
+            if refusal := conflict(item, item_id, args.encode(), planned_at):
+                raise refusal
+            return Placed(id=item_id, execution_key=execution_key, fresh=False)
+        return None
+
+    def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        if not new:
+            return []
+        armed = self._whole(lambda connection: self._arm(connection, new, merge))
+        self._announce(item for item, answer in zip(new, armed, strict=True) if answer.how != "known")
+        return armed
+
+    def _arm(self, connection: C, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        task, arming = new[0].task, Arming(new, merge)
+        for _ in range(3):  # again only if someone else inserts the same keys at the same time
+            found = self._run("arm_find", {"task": task, "keys": arming.keys}, connection) if arming.keys else []
+            if again := arming.again(found):
+                ids = [item_id for item_id, _ in again]
+                # Without turns, the statement reads the clock itself.
+                self._run("arm_leave", {"ids": ids, "now": self.now() if self.takes_turns else None}, connection)
+                self._run_many("arm_again", connection, NEW_ITEM, [item for _, item in again], id=ids)
+            if fresh := arming.fresh():
+                arming.inserted(self._run_many("arm_new", connection, NEW_ITEM, fresh))
+            if not arming.keys:
+                return arming.answers()
+        raise not_ours(task, arming.keys)
 
 
 def key_parameters(item: NewItem) -> dict[str, Any]:

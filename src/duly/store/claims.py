@@ -1,0 +1,157 @@
+"""Lines and leases on every database: finding what waits, claiming it under limits, and finding lost leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from operator import attrgetter
+from typing import Any
+
+from duly.core.model import Ask, Grant, Head, Item, Line, Share
+from duly.core.shown import MeterRow
+from duly.store.contract import START, SurveyPlace
+from duly.store.granting import MeterBudget, grant_calls, leases_for, under
+from duly.store.records import ITEM
+from duly.store.statements import C, Statements
+
+# The order in which items start.
+in_order = attrgetter("rank", "due_at", "id")
+
+
+class Claims(Statements[C]):
+    def survey(self, after: SurveyPlace = START, most: int = 1_000) -> tuple[list[Head], SurveyPlace | None]:
+        names = ("queue", "lane", "rank", "task", "owner")
+        heads = heads_of(self._run("survey", {**dict(zip(names, after, strict=True)), "most": most}))
+        return self._open(heads), place_of(heads, most)
+
+    def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
+        given = {"now": now, "most": most}
+        newest = heads_of(self._run("newest", given))
+        oldest = heads_of(self._run("oldest", given)) if len(newest) == most else []
+        return self._open([*newest, *oldest]), self._run("next_due", {"now": now})[0][0]
+
+    def _open(self, heads: list[Head]) -> list[Head]:
+        queues = self.open_queues(head.line.queue for head in heads)
+        return [head for head in heads if head.line.queue in queues]
+
+    def open_queues(self, names: Iterable[str], connection: C | None = None) -> set[str]:
+        queues = set(names)
+        if not queues:
+            return queues
+        wanted = sorted({name for queue in queues for name in family(queue)})
+        return are_open(queues, {row[0] for row in self._run("paused", {"names": wanted}, connection)})
+
+    def pause(self, queue: str, now: datetime, connection: C | None = None) -> None:
+        self._run("pause", {"queue": queue, "now": now}, connection)
+
+    def resume(self, queue: str, connection: C | None = None) -> None:
+        self._run("resume", {"queue": queue}, connection)
+
+    def claim_metered(
+        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
+    ) -> list[Grant]:
+        with self._writing() as connection:
+            return self._grants(asks, worker, now, lease, calls, batch, connection)
+
+    def _grants(
+        self,
+        asks: Sequence[Ask],
+        worker: str,
+        now: datetime | None,
+        lease: timedelta,
+        calls: int,
+        batch: int,
+        connection: C,
+    ) -> list[Grant]:
+        meters, now = self._meters(meter_names(asks), now, connection)
+        budget = MeterBudget(asks, meters, self._under_way(asks, connection), now)
+        grants = grant_calls(asks, budget, calls, batch, partial(self._pick, now, connection))
+        if leases := leases_for(asks, grants, batch):
+            fences = self._start(leases, dict(budget.hits()), worker, now, now + lease, connection)
+            grants = under(fences, grants, claimed_by=worker, started_at=now)
+        return grants
+
+    def _meters(self, names: list[str], now: datetime | None, connection: C) -> tuple[list[MeterRow], datetime]:
+        """These meters, which nobody else can use until the end of the transaction, and since when that is so."""
+        raise NotImplementedError
+
+    def _under_way(self, asks: Sequence[Ask], connection: C) -> dict[str, int]:
+        """How many leases there are under each meter of calls at the same time."""
+        names = sorted({meter.name for ask in asks for meter in ask.meters if meter.is_concurrency})
+        return dict(self._run("under_way", {"names": names}, connection)) if names else {}
+
+    def _pick(self, now: datetime, connection: C, shares: Sequence[Share]) -> list[list[Item]]:
+        """The due items of each share in their order, without those of paused queues."""
+        raise NotImplementedError
+
+    def _start(
+        self,
+        leases: Sequence[tuple[list[Item], list[str] | None]],
+        hits: Mapping[str, Sequence[datetime]],
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        connection: C,
+    ) -> dict[int, int]:
+        """Mark these items as running, and keep the hits of meters; returns the fence of each item by its id."""
+        raise NotImplementedError
+
+    def running(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        return self._run("held", {"ids": list(ids)})
+
+    def leases(self) -> list[tuple[int, str, datetime]]:
+        return self._run("leases", {})
+
+    def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
+        return self.under([row[0] for row in self._run("expired", {"now": now, "most": most})])
+
+    def under(self, fences: Sequence[int]) -> tuple[list[Item], list[int]]:
+        return items_under(self._run("under", {"fences": list(fences)}))
+
+    def fetch(self, ids: Sequence[int], connection: C | None = None) -> list[Item]:
+        return self._all(ITEM, "fetch", {"ids": list(ids)}, connection)
+
+
+def meter_names(asks: Iterable[Ask]) -> list[str]:
+    return sorted({meter.name for ask in asks for meter in ask.meters})
+
+
+@lru_cache(20_000)
+def family(queue: str) -> tuple[str, ...]:
+    """The queues whose pause holds for this one: `a`, `a/b` and `a/b/c` for `a/b/c`."""
+    parts = queue.split("/")
+    return tuple("/".join(parts[: n + 1]) for n in range(len(parts)))
+
+
+def families(shares: Iterable[Share]) -> set[str]:
+    """The queues whose pause holds for any of these shares."""
+    return {name for queue in {share.line.queue for share in shares} for name in family(queue)}
+
+
+def are_open(queues: set[str], paused: set[str]) -> set[str]:
+    """These queues without the paused ones and those below them."""
+    return {queue for queue in queues if paused.isdisjoint(family(queue))} if paused else queues
+
+
+def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
+    return [Head(Line(queue, task, owner), lane, rank, due_at) for queue, task, owner, lane, rank, due_at in rows]
+
+
+def place_of(heads: Sequence[Head], most: int) -> SurveyPlace | None:
+    """The place where a survey of `most` heads goes on; None when there were fewer."""
+    if len(heads) < most:
+        return None
+    last = heads[-1]
+    return (last.line.queue, last.lane, last.rank, last.line.task, last.line.owner)
+
+
+def items_under(rows: Iterable[Sequence[Any]]) -> tuple[list[Item], list[int]]:
+    """The items in the rows of `under`, which begin with a fence each, and the fences of leases without items."""
+    items: list[Item] = []
+    fences: set[int] = set()
+    for fence, *row in rows:
+        fences.add(fence)
+        if row[0] is not None:
+            items.append(Item(*row))
+    return items, sorted(fences - {item.fence for item in items})

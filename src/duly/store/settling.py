@@ -1,0 +1,187 @@
+"""Settling on every database: applies changes of items, and what follows from them for schedules and jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from msgspec.json import encode
+
+from duly.core.errors import KeyConflict
+from duly.core.model import Change, Job, Member, NewAuditLine, NewItem, NewRow, Placed
+from duly.store.puts import Puts
+from duly.store.records import JOB, MEMBER, NOTE
+from duly.store.statements import C, T
+from duly.store.tally import COUNTERS, conclusion, tally
+
+# With more fences than this in one call, another statement, which takes many fences, is faster.
+FEW = 20
+
+_id = attrgetter("id")
+_schedule_id = attrgetter("schedule_id")
+_fence = attrgetter("fence")
+
+
+class Settling(Puts[C]):
+    def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: C | None = None) -> list[int]:
+        if connection is None and (
+            self.takes_turns or any(change.member or change.then or change.job_id for change in changes)
+        ):
+            with self._writing() as own:
+                return self.settle(changes, closed, own)
+        if connection is not None and (members := members_of(changes)):
+            # Lock schedules before their items, as `revise` does, and in the order of their ids, against deadlocks.
+            self._lock("lock_schedules", {"ids": list({member.schedule_id for member in members})}, connection)
+        plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
+        other = [change for change in changes if not change.is_plain_success]
+        # Without a connection each statement is a transaction by itself. So a lease is deleted by the statement that
+        # settles the last of its items, never before. Where all is in one transaction, leases are deleted at its end.
+        to_close = set(closed)
+        close_along = set() if self.takes_turns else to_close
+        settled: set[tuple[int, int]] = set()
+        if other:
+            alone = close_along.difference(map(_fence, plain))
+            settled.update(self._settle_any(other, alone, connection))
+            to_close -= alone
+        for same in _groups(plain):
+            fences = {change.fence for change in same}
+            along = fences & close_along
+            given: dict[str, Any] = {
+                "ids": [change.id for change in same],
+                "finished_at": same[0].finished_at,
+                "closed": list(along),
+            }
+            if len(fences) == 1:
+                rows = self._run("settle_done", {**given, "fence": same[0].fence}, connection)
+                settled.update((row[0], same[0].fence) for row in rows)
+            else:
+                # As each database can join them with its items: as two columns, or as pairs.
+                given["fences"] = [change.fence for change in same]
+                given["pairs"] = [(change.id, change.fence) for change in same]
+                settled.update(self._run("settle_each_done", given, connection))
+            to_close -= along
+        if to_close:
+            self._run("close", {"closed": list(to_close)}, connection)
+        if any(change.was == "running" and change.state == "cancelled" for change in other):
+            self._announce(None, connection)
+        if connection is not None:
+            made = [change for change in changes if (change.id, change.fence) in settled]
+            self._follow_up(made, connection)
+            self._count(made, connection)
+        return [change.id for change in changes if (change.id, change.fence) not in settled]
+
+    def _settle_any(self, changes: list[Change], closed: set[int], connection: C | None) -> Iterable[tuple[int, int]]:
+        """Apply changes of any kind and delete these leases; returns the id and fence of each item that was changed."""
+        raise NotImplementedError
+
+    def _follow_up(self, changes: Sequence[Change], connection: C) -> None:
+        """Write what else these changes mean: for schedules, and the items that follow from them."""
+        members = members_of(changes)
+        if broken := [member.schedule_id for member in members if member.is_broken]:
+            self._lock("lock_rings", {"ids": broken}, connection)
+        for some in rounds_of(members, key=_schedule_id):
+            self._run_many("settle_members", connection, MEMBER, some)
+        self._note(notes_of(members), connection)
+        if then := [item for change in changes for item in change.then]:
+            for item in then:
+                with suppress(KeyConflict):  # a live item has this key already, which will do
+                    self._put_many(connection, [item])
+            self._announce(then, connection)
+
+    def _count(self, changes: Iterable[Change], connection: C) -> None:
+        """Have the jobs of these rows count them; whichever is over by that puts what comes then."""
+        tallies, now = tally(changes)
+        if not tallies:
+            return
+        ids = list(tallies)
+        if len(ids) > 1:  # in one order for all, so that none wait in a ring
+            self._lock("lock_jobs", {"ids": ids}, connection)
+        counted: dict[str, Any] = {name: [tallies[each][name] for each in ids] for name in COUNTERS.values()}
+        for row in self._run_many("count_rows", connection, id=ids, now=[now] * len(ids), **counted):
+            self._conclude(Job(*row), now, connection)
+
+    def _conclude(self, job: Job, now: datetime | None, connection: C) -> None:
+        def put(item: NewItem) -> Placed[Any]:
+            (placed,) = self._put_many(connection, [item])
+            self._announce([item], connection)
+            return placed
+
+        if ended := conclusion(job, now, put):
+            self._run("end_job", ended, connection)
+
+    def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
+        with self._writing() as connection:
+            found = self._all(JOB, "lock_job", {"id": job_id}, connection)
+            if not found or found[0].is_sealed or found[0].total != first - 1:
+                return False
+            now = self.now(connection)
+            self._load_rows(rows, now, connection)
+            failed = sum(row.status == "ERROR" for row in rows)
+            self._run("job_grew", {"id": job_id, "rows": len(rows), "failed": failed, "now": now}, connection)
+        self._announce(rows)
+        return True
+
+    def _load_rows(self, rows: Sequence[NewRow], now: datetime, connection: C) -> None:
+        """Insert rows of a job, in the fastest way that there is."""
+        raise NotImplementedError
+
+    def seal_job(self, job_id: int, now: datetime, connection: C | None = None) -> Job:
+        with self._joining(connection) as own:
+            (job,) = self._all(JOB, "seal_job", {"id": job_id, "now": now}, own)
+            self._conclude(job, now, own)
+            return job
+
+    def _note(self, notes: Sequence[tuple[datetime, NewAuditLine]], connection: C) -> None:
+        if notes:
+            self._run_many("note", connection, NOTE, [note for _, note in notes], at=[at for at, _ in notes])
+
+    def report(self, item_id: int, fence: int, progress: bytes) -> None:
+        self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})
+
+
+def _groups(plain: list[Change]) -> Iterable[list[Change]]:
+    """Plain successes, by the statement that settles them: those of one fence, or many if there are many fences."""
+    if len({change.fence for change in plain}) > FEW:  # under some limits each call has a fence
+        # An item that was claimed again under another fence may be here twice, and a statement changes a row once.
+        return rounds_of(plain, key=_id)
+    return [list(group) for _, group in groupby(plain, key=_fence)]
+
+
+def members_of(changes: Iterable[Change]) -> list[Member]:
+    """What these changes of items mean for their schedules, in the same order."""
+    return [change.member for change in changes if change.member]
+
+
+def rounds_of(values: Iterable[T], key: Callable[[T], int]) -> list[list[T]]:
+    """These values in groups that have each key at most once, because one statement can change a row only once."""
+    rounds: list[list[T]] = []
+    seen: Counter[int] = Counter()
+    for value in values:
+        row = key(value)
+        place = seen[row]
+        seen[row] += 1
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append(value)
+    return rounds
+
+
+def notes_of(members: Iterable[Member]) -> list[tuple[datetime, NewAuditLine]]:
+    return [
+        (
+            member.at,
+            NewAuditLine(
+                "duly",
+                "schedule.deactivated",
+                f"schedule:{member.schedule_id}",
+                encode({"failures": member.failures, "error": (member.error or "").partition("\n")[0]}),
+            ),
+        )
+        for member in members
+        if member.is_broken
+    ]
