@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 
 from duly.core.errors import NotMigrated
 from duly.store.migrate import check, migrate, migrations
-from tests.support import claim, counts, opened, put, query
+from tests.support import app_migrations, claim, counts, opened, put, query
 
 ROOT = Path(__file__).parents[2]
 OURS = [migration.name for migration in migrations("sqlite")]
@@ -132,16 +132,21 @@ def upgrade():
 """
 
 
-def test_the_revisions_join_an_alembic_of_the_users_own(blank_url: str, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    (own / "versions").mkdir(parents=True)
-    (own / "env.py").write_text(OWN_ENV)
-    (own / "versions" / "0001_visit.py").write_text(OWN_REVISION)
+def own_config(place: Path, url: str) -> Config:
+    """The configuration of an alembic of the user's own, in this folder."""
+    (place / "versions").mkdir(parents=True)
+    (place / "env.py").write_text(OWN_ENV)
     ini = Config()
-    ini.set_main_option("script_location", str(own))
+    ini.set_main_option("script_location", str(place))
     ini.set_main_option("path_separator", "space")
-    ini.set_main_option("version_locations", f"{own}/versions duly:store/alembic/versions")
-    ini.set_main_option("sqlalchemy.url", blank_url.replace("postgresql:", "postgresql+psycopg:").replace("%", "%%"))
+    ini.set_main_option("version_locations", f"{place}/versions duly:store/alembic/versions")
+    ini.set_main_option("sqlalchemy.url", url.replace("postgresql:", "postgresql+psycopg:").replace("%", "%%"))
+    return ini
+
+
+def test_the_revisions_join_an_alembic_of_the_users_own(blank_url: str, tmp_path: Path) -> None:
+    ini = own_config(tmp_path / "own", blank_url)
+    (tmp_path / "own" / "versions" / "0001_visit.py").write_text(OWN_REVISION)
     command.upgrade(ini, "heads")
     with opened(blank_url) as store:
         check(store)
@@ -149,6 +154,25 @@ def test_the_revisions_join_an_alembic_of_the_users_own(blank_url: str, tmp_path
         versions = query(store, "select version_num from alembic_version order by 1")
         assert versions == [("0001",), (HEAD,)]
         assert migrate(store) == []
+
+
+def test_an_alembic_of_the_users_own_migrates_plug_ins_when_its_environment_calls_for_it(
+    blank_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DULY_APPS", "reminders")
+    apps = {"reminders": app_migrations()["reminders"]}
+    ini = own_config(tmp_path / "own", blank_url)
+    command.upgrade(ini, "heads")
+    with opened(blank_url) as store:
+        with pytest.raises(NotMigrated, match=r"the app reminders are at migration 0.* run `duly migrate`"):
+            check(store, apps)
+        own_env = tmp_path / "own" / "env.py"
+        own_env.write_text(
+            f"from duly.cli.alembic.run import upgrade_plugins\n{OWN_ENV}        upgrade_plugins(connection)\n"
+        )
+        command.upgrade(ini, "heads")
+        check(store, apps)
+        assert migrate(store, apps=apps) == []
 
 
 def test_a_migration_that_breaks_leaves_nothing_behind(url: str) -> None:

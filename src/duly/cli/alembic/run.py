@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alembic import context
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from duly.config import load
@@ -26,7 +26,15 @@ def run() -> None:
         context.configure(connection=connection, version_table=VERSION_TABLE)
         with context.begin_transaction():
             context.run_migrations()
-        upgrade_apps(connection, {each.name: each.migrations for each in chosen(load().apps) if each.migrations})
+        upgrade_plugins(connection)
+
+
+def upgrade_plugins(connection: Connection) -> None:
+    """Apply the migrations of the plug-ins in DULY_APPS. Call it in the `env.py` of your own alembic too.
+
+    It belongs behind `context.run_migrations()`, in the same transaction.
+    """
+    upgrade_apps(connection, {each.name: each.migrations for each in chosen(load().apps) if each.migrations})
 
 
 def _database_url() -> str:

@@ -1,7 +1,8 @@
 """`alembic upgrade head` over the same SQL files as `duly migrate`: whichever runs first, the other finds it done.
 
 Run it with the `alembic.ini` beside the README, or point an alembic of your own at `duly:store/alembic/versions` with
-`version_locations`: the revisions are a branch of their own, labelled `duly`.
+`version_locations`: the revisions are a branch of their own, labelled `duly`. Migrations of plug-ins are no revisions:
+an `env.py` of your own applies them with `duly.cli.alembic.run.upgrade_plugins`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def upgrade_to(connection: Connection | None, version: int) -> None:
 def upgrade_apps(connection: Connection, apps: Apps) -> None:
     """Apply the migrations of these plug-ins that were not applied before, if the schema itself is up to date."""
     dialect, plain = dialect_on(connection), _Plain(connection)
+    dialect.take_turn(connection)
     if version_on(plain) >= migrations(dialect.name)[-1].version:
         for app, folder in apps.items():
             for migration in migrations(dialect.name, folder, app):
