@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -11,7 +11,7 @@ from typing import Any
 from duly.core.model import Ask, Grant, Head, Item, Line, Share
 from duly.core.shown import MeterRow
 from duly.store.contract import START, SurveyPlace
-from duly.store.granting import MeterBudget, grant_calls, leases_for, under
+from duly.store.granting import Hits, Leases, MeterBudget, grant_calls, leases_for, under
 from duly.store.records import ITEM
 from duly.store.statements import C, Statements
 
@@ -86,13 +86,7 @@ class Claims(Statements[C]):
         raise NotImplementedError
 
     def _start(
-        self,
-        leases: Sequence[tuple[list[Item], list[str] | None]],
-        hits: Mapping[str, Sequence[datetime]],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        connection: C,
+        self, leases: Leases, hits: Hits, worker: str, now: datetime, lease_until: datetime, connection: C
     ) -> dict[int, int]:
         """Mark these items as running, and keep the hits of meters; returns the fence of each item by its id."""
         raise NotImplementedError

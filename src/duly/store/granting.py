@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from duly.core.model import Ask, Grant, Item, Meter, Share
 from duly.core.policy.limits import tokens, worth_keeping
 from duly.core.shown import MeterRow
+
+# Leases that are needed: for each, its items and the meters that it counts for.
+Leases: TypeAlias = Sequence[tuple[list[Item], list[str] | None]]
+# The times of all grants that each meter counts, by its name.
+Hits: TypeAlias = Mapping[str, Sequence[datetime]]
 
 
 class MeterBudget:
@@ -134,8 +139,8 @@ def calls_for(items: Sequence[Item], batch: int) -> int:
     return suspects + -(-(len(items) - suspects) // batch)
 
 
-def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> list[tuple[list[Item], list[str] | None]]:
-    """The leases that these grants need: for each, its items and the meters that it counts for.
+def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> Leases:
+    """The leases that these grants need.
 
     A call under a limit on calls at the same time has a lease of its own, whose end makes room. The rest share one.
     """

@@ -10,7 +10,7 @@ from duly.core.clock import EPOCH
 from duly.core.model import Ask, Grant, Item, Share
 from duly.core.shown import MeterRow
 from duly.store.claims import Claims, families, in_order, meter_names
-from duly.store.granting import MeterBudget
+from duly.store.granting import Hits, Leases, MeterBudget
 from duly.store.postgres.arrays import numbers, texts, times
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.sessions import Sessions
@@ -67,13 +67,7 @@ class PostgresClaims(Sessions, Claims[Connection]):
         return [sorted(items, key=in_order) for items in picked]
 
     def _start(
-        self,
-        leases: Sequence[tuple[list[Item], list[str] | None]],
-        hits: Mapping[str, Sequence[datetime]],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        connection: Connection,
+        self, leases: Leases, hits: Hits, worker: str, now: datetime, lease_until: datetime, connection: Connection
     ) -> dict[int, int]:
         given = {
             "worker": worker,

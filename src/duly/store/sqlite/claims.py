@@ -11,7 +11,7 @@ from duly.core.clock import EPOCH
 from duly.core.model import Grant, Item, Share
 from duly.core.shown import MeterRow
 from duly.store.claims import Claims, families, family, in_order
-from duly.store.granting import once, under
+from duly.store.granting import Hits, Leases, once, under
 from duly.store.records import ITEM, METER
 from duly.store.sqlite.file import SqliteFile
 from duly.store.sqlite.values import to_int, to_json
@@ -57,8 +57,8 @@ class SqliteClaims(SqliteFile, Claims[sqlite3.Connection]):
 
     def _start(
         self,
-        leases: Sequence[tuple[list[Item], list[str] | None]],
-        hits: Mapping[str, Sequence[datetime]],
+        leases: Leases,
+        hits: Hits,
         worker: str,
         now: datetime,
         lease_until: datetime,
