@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from duly.bulk.export import Column, canonical, cells, media_type, mendable, stream, unguarded
+from duly.bulk.export import MEDIA as MEDIA
+from duly.bulk.export import Column, canonical, cells, mendable, stream, unguarded
 from duly.bulk.mapping.values import text_of
 from duly.bulk.read import ReadOptions, open_rows
 from duly.core import codec
@@ -21,7 +22,6 @@ from duly.core.shown import ExportRow
 from duly.verbs import Principal, Verbs
 
 # What a file of each format is called on the way.
-MEDIA = {format: media_type(format) for format in ("csv", "xlsx")}
 
 # A whole number, as some formats write it.
 _WHOLE = re.compile(r"-?\d{1,15}\.0")

@@ -1,52 +1,53 @@
-"""CSV as everybody reads it: UTF-8 with a byte order mark (Excel asks for it), commas, doubled quotes, CR LF."""
+"""CSV as everybody reads it: UTF-8 with a byte order mark (Excel asks for it), commas, doubled quotes, CR LF.
+
+No spreadsheet program takes its text for a formula. A cell that begins with `=`, `+`, `-`, `@` or a control character
+may be run when the file is opened. Such a cell gets an apostrophe in front, as people write it by hand. Numbers with a
+sign are left as they are, for nothing is run. A text that begins with an apostrophe before such a character gets
+another one, so that taking one away always gives what was there.
+"""
 
 from __future__ import annotations
 
-import codecs
 import csv
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from duly.bulk.export.out import Export, Out
-from duly.bulk.export.safe import guarded
-
 PORTION = 64 * 1024
 
+_RUNS = re.compile(r"'*[=+\-@\t\r\n\x00＝＋－＠]")
+_HARMLESS = re.compile(r"[+-][\d .,:]*(?:[eE][+-]?\d+)?%?")
 
-class DelimitedExport(Export):
-    def __init__(self, out: Out, headers: Sequence[str]) -> None:
-        self._out = out
-        self._lines: list[str] = []
-        self._size = 0
-        self._writer = csv.writer(self._Lines(self))
-        out.write(codecs.BOM_UTF8)
-        self._writer.writerow([guarded(header) for header in headers])
 
-    def write(self, row: Sequence[Any]) -> None:
-        self._writer.writerow([_text(value) for value in row])
-        if self._size >= PORTION:
-            self._flush()
+def guarded(text: str) -> str:
+    return f"'{text}" if _RUNS.match(text) and not _HARMLESS.fullmatch(text) else text
 
-    def close(self) -> None:
-        self._flush()
 
-    def _flush(self) -> None:
-        if self._lines:
-            self._out.write("".join(self._lines).encode("utf-8", "replace"))
-            self._lines.clear()
-            self._size = 0
+def unguarded(text: str) -> str:
+    return text[1:] if text.startswith("'") and _RUNS.match(text) else text
 
-    class _Lines:
-        """What csv writes its lines to."""
 
-        def __init__(self, export: DelimitedExport) -> None:
-            self._export = export
+def delimited(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[bytes]:
+    """The bytes of the file, a portion at a time."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    out.write("\N{BYTE ORDER MARK}")
+    writer.writerow([guarded(header) for header in headers])
+    for row in rows:
+        writer.writerow([_text(value) for value in row])
+        if out.tell() >= PORTION:
+            yield _emptied(out)
+    yield _emptied(out)
 
-        def write(self, line: str) -> None:
-            self._export._lines.append(line)
-            self._export._size += len(line)
+
+def _emptied(out: io.StringIO) -> bytes:
+    portion = out.getvalue().encode("utf-8", "replace")
+    out.seek(0)
+    out.truncate()
+    return portion
 
 
 def _text(value: Any) -> str:

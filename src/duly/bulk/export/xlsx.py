@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, cast
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -18,7 +17,6 @@ import msgspec
 from msgspec import Struct
 
 from duly.bulk.cells import EXACT, letters
-from duly.bulk.export.out import Export, Out
 from duly.core.errors import InputError
 
 COLUMNS = 16_384
@@ -55,96 +53,95 @@ class SheetLimits(Struct, frozen=True, kw_only=True):
     bytes: int = 1_900_000_000  # before compression
 
 
-class WorkbookExport(Export):
-    def __init__(self, out: Out, headers: Sequence[str], limits: SheetLimits) -> None:
-        if len(headers) > COLUMNS:
-            raise InputError("columns", f"there are {len(headers):,}; a sheet has room for {COLUMNS:,}")
-        self._limits = limits
-        self._names = [letters(column) for column in range(len(headers))]
-        self._headers = headers
-        # It is the caller's file: zipfile gets to see nothing but its `write`, and so never seeks.
-        self._archive = ZipFile(cast(IO[bytes], _Unseekable(out)), "w", ZIP_DEFLATED, compresslevel=3)
-        self._open = ExitStack()
-        self._sheets = 0
-        self._begin_sheet()
-
-    def write(self, row: Sequence[Any]) -> None:
-        if self._row >= self._limits.rows or self._size >= self._limits.bytes:
-            self._end_sheet()
-            self._begin_sheet()
-        self._write_row(row, "")
-
-    def close(self) -> None:
-        self._end_sheet()
-        for name, content in _parts(self._sheets).items():
-            with self._archive.open(name, "w") as part:
-                part.write(content.encode())
-        self._archive.close()
-
-    def _begin_sheet(self) -> None:
-        self._sheets += 1
-        self._part = self._open.enter_context(self._archive.open(f"xl/worksheets/sheet{self._sheets}.xml", "w"))
-        self._row = self._size = self._waiting = 0
-        self._portions = [_SHEET]
-        self._write_row(self._headers, ' s="1"')
-
-    def _end_sheet(self) -> None:
-        self._portions.append("</sheetData></worksheet>")
-        self._flush()
-        self._open.close()
-
-    def _write_row(self, row: Sequence[Any], style: str) -> None:
-        self._row += 1
-        number = self._row
-        cells = "".join(
-            [self._cell(f'r="{name}{number}"{style}', value) for name, value in zip(self._names, row, strict=True)]
-        )
-        line = f'<row r="{number}">{cells}</row>'
-        self._portions.append(line)
-        self._size += len(line)
-        self._waiting += len(line)
-        if self._waiting >= PORTION:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._part.write("".join(self._portions).encode())
-        self._portions.clear()
-        self._waiting = 0
-
-    def _cell(self, where: str, value: Any) -> str:
-        match value:
-            case None | "":
-                return ""
-            case str():
-                return self._text(where, value)
-            case bool():
-                return f'<c {where} t="b"><v>{int(value)}</v></c>'
-            case int() if abs(value) < EXACT:
-                return f"<c {where}><v>{value}</v></c>"
-            case float() if math.isfinite(value):
-                return f"<c {where}><v>{value!r}</v></c>"
-            case int() | float():
-                return self._text(where, repr(value))
-            case _:
-                return self._text(where, msgspec.json.encode(value).decode())
-
-    def _text(self, where: str, text: str) -> str:
-        if len(text) * 2 > CHARACTERS and len(text.encode("utf-16-le", "surrogatepass")) > 2 * CHARACTERS:
-            kept = text.encode("utf-16-le", "surrogatepass")[: 2 * (CHARACTERS - 1)]
-            text = f"{kept.decode('utf-16-le', 'ignore')}…"
-            self.cut += 1
-        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        escaped = _UNSAYABLE.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
-        space = "" if escaped == escaped.strip() else ' xml:space="preserve"'
-        return f'<c {where} t="inlineStr"><is><t{space}>{escaped}</t></is></c>'
+def workbook(headers: Sequence[str], rows: Iterable[Sequence[Any]], limits: SheetLimits) -> Iterator[bytes]:
+    """The bytes of the file, a portion at a time."""
+    if len(headers) > COLUMNS:
+        raise InputError("columns", f"there are {len(headers):,}; a sheet has room for {COLUMNS:,}")
+    names = [letters(column) for column in range(len(headers))]
+    basket = _Basket()
+    archive = ZipFile(cast(IO[bytes], basket), "w", ZIP_DEFLATED, compresslevel=3)
+    rest = iter(rows)
+    row, sheets = next(rest, None), 0
+    while row is not None or not sheets:
+        sheets += 1
+        with archive.open(f"xl/worksheets/sheet{sheets}.xml", "w") as part:
+            header = _row(1, names, headers, ' s="1"')
+            part.write((_SHEET + header).encode())
+            number, size, lines, waiting = 1, len(header), list[str](), 0
+            while row is not None and number < limits.rows and size < limits.bytes:
+                number += 1
+                line = _row(number, names, row)
+                lines.append(line)
+                size += len(line)
+                waiting += len(line)
+                if waiting >= PORTION:
+                    part.write("".join(lines).encode())
+                    lines.clear()
+                    waiting = 0
+                    if basket.size >= PORTION:
+                        yield basket.emptied()
+                row = next(rest, None)
+            part.write("".join((*lines, "</sheetData></worksheet>")).encode())
+    for name, content in _parts(sheets).items():
+        with archive.open(name, "w") as part:  # without a time, so that the same rows give the same bytes
+            part.write(content.encode())
+    archive.close()
+    yield basket.emptied()
 
 
-class _Unseekable:
-    def __init__(self, out: Out) -> None:
-        self.write = out.write
+class _Basket:
+    """Where the zip file is written to. It has no `seek`, so that zipfile writes from the beginning to the end."""
+
+    def __init__(self) -> None:
+        self._portions: list[bytes] = []
+        self.size = 0
+
+    def write(self, data: bytes, /) -> int:
+        self._portions.append(bytes(data))
+        self.size += len(data)
+        return len(data)
 
     def flush(self) -> None:
-        """The owner of the file flushes it."""
+        """Nothing waits here: `emptied` takes all of it."""
+
+    def emptied(self) -> bytes:
+        whole = b"".join(self._portions)
+        self._portions.clear()
+        self.size = 0
+        return whole
+
+
+def _row(number: int, names: Sequence[str], values: Sequence[Any], style: str = "") -> str:
+    cells = [_cell(f'r="{name}{number}"{style}', value) for name, value in zip(names, values, strict=True)]
+    return f'<row r="{number}">{"".join(cells)}</row>'
+
+
+def _cell(where: str, value: Any) -> str:
+    match value:
+        case None | "":
+            return ""
+        case str():
+            return _text(where, value)
+        case bool():
+            return f'<c {where} t="b"><v>{int(value)}</v></c>'
+        case int() if abs(value) < EXACT:
+            return f"<c {where}><v>{value}</v></c>"
+        case float() if math.isfinite(value):
+            return f"<c {where}><v>{value!r}</v></c>"
+        case int() | float():
+            return _text(where, repr(value))
+        case _:
+            return _text(where, msgspec.json.encode(value).decode())
+
+
+def _text(where: str, text: str) -> str:
+    if len(text) * 2 > CHARACTERS and len(text.encode("utf-16-le", "surrogatepass")) > 2 * CHARACTERS:
+        kept = text.encode("utf-16-le", "surrogatepass")[: 2 * (CHARACTERS - 1)]
+        text = f"{kept.decode('utf-16-le', 'ignore')}…"
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _UNSAYABLE.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
+    space = "" if escaped == escaped.strip() else ' xml:space="preserve"'
+    return f'<c {where} t="inlineStr"><is><t{space}>{escaped}</t></is></c>'
 
 
 def _parts(sheets: int) -> dict[str, str]:
