@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count
+from itertools import islice
 from typing import Any, BinaryIO
 
 import msgspec
 
 from duly.bulk.read.rows import PEEK, BadRow, FileRow, Reading, ReadLimits, ReadOptions, Shape
-from duly.bulk.read.text import lines_of
+from duly.bulk.read.text import TextLine, lines_of
 from duly.core.errors import InputError
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -22,48 +22,41 @@ class JsonLines(Reading):
     def __init__(self, file: BinaryIO, limits: ReadLimits, options: ReadOptions) -> None:
         self._lines = lines_of(file, options.encoding, limits)
         self._limits = limits
-        names = self._first_keys()
-        encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding
-        self.shape = Shape(kind="jsonl", columns=names, encoding=encoding)
-        self._lines.go_to(0, 0)
+        columns = self._first_keys()
+        self.shape = Shape(kind="jsonl", columns=columns, encoding=self._lines.shown_encoding)
 
     def __iter__(self) -> Iterator[FileRow]:
-        for number in count(1):
-            try:
-                values = self._next()
-            except BadRow as bad:
-                yield FileRow(number, self._lines.number, {}, bad.reason, bad.text)
-                continue
-            if values is None:
-                return
-            yield FileRow(number, self._lines.number, values)
+        for number, line in enumerate(self._filled(), 1):
+            yield self._row(number, line)
 
     def _first_keys(self) -> tuple[str, ...]:
+        first = list(islice(self._filled(), PEEK))
         keys: dict[str, None] = {}
         problem = None
-        for _ in range(PEEK):
-            try:
-                values = self._next()
-            except BadRow as bad:
-                problem = problem or f"line {self._lines.number}: {bad.reason}"
-                continue
-            if values is None:
-                break
-            keys |= dict.fromkeys(values)
+        for line in first:
+            row = self._row(0, line)
+            keys |= dict.fromkeys(row.values)
+            problem = problem or (row.fault and f"line {row.line}: {row.fault}")
         if not keys:
             raise InputError("file", problem or "has no rows")
         if len(keys) > self._limits.columns:
             raise InputError("file", f"has {len(keys):,} columns; {self._limits.columns:,} is the limit")
+        self._lines.put_back(first)
         return tuple(keys)
 
-    def _next(self) -> dict[str, Any] | None:
-        """The object on the next line that is not blank."""
+    def _filled(self) -> Iterator[TextLine]:
+        """The lines that are not blank."""
         while line := self._lines.take():
+            if line.fault or line.text.strip():
+                yield line
+
+    def _row(self, number: int, line: TextLine) -> FileRow:
+        try:
             if line.fault:
                 raise BadRow(line.fault, line.text)
-            if line.text.strip():
-                return self._object(line.text)
-        return None
+            return FileRow(number, line.number, self._object(line.text))
+        except BadRow as bad:
+            return FileRow(number, line.number, {}, bad.reason, bad.text)
 
     def _object(self, text: str) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""Rows of delimited text as lists of cells.
+"""Rows of delimited text as lists of cells, and how that text is written, which its first lines show.
 
 A line without a quote is split where the delimiter stands; only the others go through the csv module, in
 strict mode: a quote in the wrong place is a fault of that row instead of a cell that swallows its neighbours. When a
@@ -8,27 +8,54 @@ quote is opened and never closed, only its first line is bad, and the lines afte
 from __future__ import annotations
 
 import csv
-from collections import deque
+import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from duly.bulk.read.rows import BadRow, ReadLimits
 from duly.bulk.read.text import TextLine, TextLines
 
-
-class Position(NamedTuple):
-    """How far a text has been read."""
-
-    line: int
-    offset: int
-    mended: int
+DELIMITERS = (",", ";", "\t", "|")
+_ESCAPED = re.compile(r'\\"(?![,;\t|\r\n]|$)')
+_DOUBLED = re.compile(r'[^,;\t|\r\n]""|""[^,;\t|\r\n]')
 
 
-START = Position(0, 0, 0)
+def sample_of(lines: TextLines, limits: ReadLimits) -> list[str]:
+    """Whole lines from the start, to detect the delimiter. They are put back."""
+    found: list[TextLine] = []
+    size = 0
+    while len(found) < 100 and size < limits.sample_bytes and (line := lines.take()) is not None:
+        size += len(line.text)
+        found.append(line)
+    lines.put_back(found)
+    return [line.text for line in found if line.fault is None]
+
+
+def delimiter_of(lines: list[str]) -> str:
+    """The delimiter that cuts most of these lines into the same number of cells; a comma if none cuts any."""
+
+    def fit(delimiter: str) -> tuple[float, int]:
+        try:
+            widths = [len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells]
+        except csv.Error:
+            return 0.0, 0
+        width, count = max(Counter(widths).items(), key=lambda item: (item[0] > 1, item[1]), default=(0, 0))
+        return (round(count / len(widths), 1), width) if width > 1 else (0.0, 0)
+
+    return max(DELIMITERS, key=fit)
+
+
+def quoting_of(lines: list[str], delimiter: str) -> tuple[str | None, bool]:
+    """A backslash, where quotes inside quotes are written with one instead of being doubled; and whether blanks stand
+    between a delimiter and a quote, as in `1, "a, b"`.
+    """
+    text = "".join(lines)
+    escape = "\\" if _ESCAPED.search(text) and not _DOUBLED.search(text) else None
+    return escape, bool(re.search(rf'{re.escape(delimiter)} +"', text))
 
 
 class Records:
-    """Rows as lists of cells, with where they are. `take` gives the next one, None at the end, or raises BadRow."""
+    """An iterator over rows: the number of the first line of each, and its cells, or why it cannot be read."""
 
     def __init__(
         self, lines: TextLines, delimiter: str, escape: str | None, skips_blanks: bool, limits: ReadLimits
@@ -37,89 +64,52 @@ class Records:
         self._delimiter = delimiter
         self._escape = escape
         self._limits = limits
-        # Reads from this object, which hands out the lines of one row.
+        self._mended = 0
+        self._held: list[TextLine] = []  # lines of the row that csv parses
         self._reader = csv.reader(
-            _Feed(self), delimiter=delimiter, escapechar=escape, skipinitialspace=skips_blanks, strict=True
-        )
-        self._returned: deque[TextLine] = deque()
-        self.go_to(START)
+            iter(self._next_text, None), delimiter=delimiter, escapechar=escape, skipinitialspace=skips_blanks,
+            strict=True,
+        )  # fmt: skip
 
-    def go_to(self, position: Position) -> None:
-        self._lines.go_to(position.offset, position.line)
-        self._returned.clear()
-        self.first = self.line = position.line
-        self.offset, self.mended = position.offset, position.mended
+    def __iter__(self) -> Iterator[tuple[int, list[str] | BadRow]]:
+        delimiter, escape = self._delimiter, self._escape
+        while (line := self._lines.take()) is not None:
+            text = line.text
+            if line.fault:
+                yield line.number, BadRow(line.fault, text)
+            elif '"' not in text and (escape is None or escape not in text):
+                yield line.number, text.rstrip("\r\n").split(delimiter)
+            else:
+                yield line.number, self._parsed(line)
 
-    @property
-    def position(self) -> Position:
-        return Position(self.line, self.offset, self.mended)
-
-    def take(self) -> list[str] | None:
-        line = self._next_line()
-        if line is None:
-            return None
-        self.first = line.number
-        text = line.text
-        if line.fault:
-            self.line, self.offset = line.number, line.end
-            raise BadRow(line.fault, text)
-        if '"' not in text and (self._escape is None or self._escape not in text):
-            self.line, self.offset = line.number, line.end
-            return text.rstrip("\r\n").split(self._delimiter)
-        return self._parsed(line)
-
-    def _parsed(self, line: TextLine) -> list[str]:
-        self._held, self._size = [line], len(line.text)
-        self._is_begun = False
+    def _parsed(self, line: TextLine) -> list[str] | BadRow:
+        self._first: TextLine | None = line
+        self._held, self._size = [], 0
         try:
-            cells = next(self._reader)
+            return next(self._reader)
         except (csv.Error, BadRow) as error:
             reason = error.reason if isinstance(error, BadRow) else _reason(str(error))
-            if len(self._held) > 1 and self.mended < self._limits.mended_rows:
-                self.mended += 1
-                self._returned.extendleft(reversed(self._held[1:]))
-                del self._held[1:]
-            raise BadRow(reason, "".join(line.text for line in self._held[:10])) from None
-        finally:
-            self.line, self.offset = self._held[-1].number, self._held[-1].end
-        return cells
+        if len(self._held) > 1 and self._mended < self._limits.mended_rows:
+            self._mended += 1
+            self._lines.put_back(self._held[1:])
+            del self._held[1:]
+        return BadRow(reason, "".join(line.text for line in self._held[:10]))
 
-    def feed(self) -> str:
-        """The next line of the row that is being parsed."""
-        if not self._is_begun:
-            self._is_begun = True
-            return self._held[0].text
-        line = self._next_line()
+    def _next_text(self) -> str:
+        """The next line of the row, of which csv asks for as many as the row needs."""
+        line, self._first = self._first or self._lines.take(), None
         if line is None:
-            raise StopIteration
+            raise BadRow("a quoted cell is opened and never closed")
         self._held.append(line)
         self._size += len(line.text)
         if line.fault:
             raise BadRow("a quoted cell is opened and not closed before a line that cannot be read")
-        if self._size > self._limits.row_bytes or len(self._held) > self._limits.row_lines:
+        if len(self._held) > 1 and (self._size > self._limits.row_bytes or len(self._held) > self._limits.row_lines):
             raise BadRow("a quoted cell is opened and not closed for very long")
         return line.text
 
-    def _next_line(self) -> TextLine | None:
-        return self._returned.popleft() if self._returned else self._lines.take()
-
-
-class _Feed:
-    """An iterator over the lines of one row, which csv asks for as many as the row needs."""
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        return self._records.feed()
-
 
 def _reason(problem: str) -> str:
-    if "unexpected end of data" in problem:
-        return "a quoted cell is opened and never closed"
     if "expected after" in problem:
         return "a quote stands inside a quoted cell; it must be doubled"
     if "field limit" in problem:

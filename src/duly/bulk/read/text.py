@@ -1,8 +1,7 @@
 """Reads lines of text in any common encoding, none of them longer than a limit.
 
-Text in UTF-16, or with the lone carriage returns of old Macs, is turned into UTF-8 lines on the way, so that
-the readers see one kind of bytes. `offset` counts bytes after that turn; going to an offset is a seek where nothing had
-to be turned, and otherwise reads and drops what lies before.
+Text in UTF-16, or with the lone carriage returns of old Macs, is turned into UTF-8 lines on the way, so that the
+readers see one kind of bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from duly.bulk.read.rows import EXCERPT, ReadLimits
@@ -54,67 +55,59 @@ def _utf16_without_bom(sample: bytes) -> str | None:
 
 
 class TextLine:
-    """A line with where it ends, and its fault if it cannot be read. It has slots, for there are millions of them."""
+    """A line, and its fault if it cannot be read. It has slots, for there are millions of them."""
 
-    __slots__ = ("end", "fault", "number", "text")
+    __slots__ = ("fault", "number", "text")
 
-    def __init__(self, text: str, number: int, end: int, fault: str | None = None) -> None:
+    def __init__(self, text: str, number: int, fault: str | None = None) -> None:
         self.text = text
         self.number = number
-        self.end = end
         self.fault = fault
 
 
 class TextLines:
-    """The lines of a file, from an offset on. `take` gives the next one, or None at the end."""
+    """The lines of a file. `take` gives the next one, or None at the end; lines that are put back come again."""
 
     def __init__(self, file: BinaryIO, encoding: str, limits: ReadLimits) -> None:
         self.encoding = encoding
         self._limit = limits.row_bytes
-        self._file = file
-        self._start = 0
+        self._number = 0
+        self._returned: deque[TextLine] = deque()
         file.seek(0)
         sample = file.read(limits.sample_bytes)
-        for bom, named in BOMS:
-            if named == encoding and sample.startswith(bom):
-                self._start = len(bom)
-        self._has_returns = b"\r" in sample and b"\n" not in sample
-        self.go_to(0, 0)
+        file.seek(next((len(bom) for bom, named in BOMS if named == encoding and sample.startswith(bom)), 0))
+        self._stream = file
+        if encoding in TURNED or (b"\r" in sample and b"\n" not in sample):
+            self._stream = cast(BinaryIO, io.BufferedReader(_Turned(file, encoding), PORTION))
 
-    def go_to(self, offset: int, number: int) -> None:
-        """Continue at this offset, after the line of this number."""
-        self.number, self.offset = number, offset
-        self._file.seek(self._start)
-        if self.encoding in TURNED or self._has_returns:
-            self._stream: BinaryIO = cast(BinaryIO, io.BufferedReader(_Turned(self._file, self.encoding), PORTION))
-            left = offset
-            while left and (skipped := len(self._stream.read(min(left, PORTION)))):
-                left -= skipped
-        else:
-            self._stream = self._file
-            self._file.seek(self._start + offset)
+    @property
+    def shown_encoding(self) -> str:
+        return "utf-8" if self.encoding == "ascii" else self.encoding
+
+    def put_back(self, lines: Iterable[TextLine]) -> None:
+        """Let `take` give these lines next."""
+        self._returned.extendleft(reversed([*lines]))
 
     def take(self) -> TextLine | None:
+        if self._returned:
+            return self._returned.popleft()
         raw = self._stream.readline(self._limit + 1)
         if not raw:
             return None
-        self.number += 1
-        self.offset += len(raw)
+        self._number += 1
         if len(raw) > self._limit and not raw.endswith(b"\n"):
             self._skip_rest()
             return self._bad(raw, f"the line has more than {self._limit:,} bytes")
         if b"\0" in raw:
             return self._bad(raw, "holds a NUL character")
         try:
-            return TextLine(self._decoded(raw), self.number, self.offset)
+            return TextLine(self._decoded(raw), self._number)
         except UnicodeDecodeError as error:
             return self._bad(raw, f"cannot be read as {self.encoding}: byte {error.start + 1} of the line is wrong")
 
     def _skip_rest(self) -> None:
-        while rest := self._stream.readline(PORTION):
-            self.offset += len(rest)
-            if rest.endswith(b"\n"):
-                return
+        while (rest := self._stream.readline(PORTION)) and not rest.endswith(b"\n"):
+            pass
 
     def _decoded(self, raw: bytes) -> str:
         if self.encoding == "cp1252":
@@ -128,7 +121,7 @@ class TextLines:
 
     def _bad(self, raw: bytes, fault: str) -> TextLine:
         excerpt = raw[:8192].decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return TextLine(excerpt[:EXCERPT], self.number, self.offset, fault)
+        return TextLine(excerpt[:EXCERPT], self._number, fault)
 
 
 def _western(raw: bytes) -> str:
@@ -153,13 +146,17 @@ def lines_of(file: BinaryIO, encoding: str | None, limits: ReadLimits) -> TextLi
 
 
 class _Turned(io.RawIOBase):
-    """Text as UTF-8 with plain line ends. What is no text becomes bytes that are no UTF-8, and so a bad line later."""
+    """Text with plain line ends, as UTF-8 if it is UTF-16. What is no text becomes bytes that are no UTF-8, and so a
+    bad line later.
+    """
 
     def __init__(self, file: BinaryIO, encoding: str) -> None:
         self._file = file
-        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass") if encoding in TURNED else None
+        # Bytes of other encodings pass through Latin-1, in which every byte stands for itself.
+        source, self._target = (encoding, "utf-8") if encoding in TURNED else ("latin-1", "latin-1")
+        decoder = codecs.getincrementaldecoder(source)("surrogatepass")
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
         self._ready = b""
-        self._held_return = False
 
     def readable(self) -> bool:
         return True
@@ -168,26 +165,14 @@ class _Turned(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         while not self._ready:
             raw = self._file.read(PORTION)
-            self._ready = self._turned(raw)
+            try:
+                self._ready = self._decoder.decode(raw, final=not raw).encode(self._target, "surrogatepass")
+            except UnicodeDecodeError:  # the last character is cut in the middle
+                self._decoder.reset()
+                self._ready = b"\xff"
             if not raw:
                 break
         count = min(len(view), len(self._ready))
         view[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count
-
-    def _turned(self, raw: bytes) -> bytes:
-        turned = raw
-        if self._decoder is not None:
-            try:
-                turned = self._decoder.decode(raw, final=not raw).encode("utf-8", "surrogatepass")
-            except UnicodeDecodeError:  # the last character is cut in the middle
-                self._decoder.reset()
-                turned = b"\xff"
-        # A pair of return and newline may lie across two portions.
-        if self._held_return:
-            turned = b"\r" + turned
-        self._held_return = bool(raw) and turned.endswith(b"\r")
-        if self._held_return:
-            turned = turned[:-1]
-        return turned.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

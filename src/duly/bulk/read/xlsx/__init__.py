@@ -18,7 +18,7 @@ from msgspec import Struct
 from duly.bulk.read.archive import BROKEN, objection, open_archive
 from duly.bulk.read.headers import find_top
 from duly.bulk.read.rows import PEEK, FileRow, Reading, ReadLimits, ReadOptions, Shape
-from duly.bulk.read.xlsx.markup import Attributes, walk
+from duly.bulk.read.xlsx.markup import tags
 from duly.bulk.read.xlsx.sheet import Cells, Notes, read_cells
 from duly.bulk.read.xlsx.styles import read_date_styles
 from duly.bulk.read.xlsx.texts import Texts
@@ -115,19 +115,14 @@ def _read_directory(archive: ZipFile) -> _Directory:
     targets, kinds = _read_relations(archive)
     sheets: list[_Named] = []
     since_1904 = False
-
-    def started(name: str, attributes: Attributes) -> None:
-        nonlocal since_1904
-        given = {key.rpartition(":")[2]: value for key, value in zip(attributes[::2], attributes[1::2], strict=True)}
-        if name == "workbookPr":
-            since_1904 = given.get("date1904", "0") in ("1", "true")
-        elif name == "sheet" and given.get("id", "") in targets and len(sheets) < MOST_SHEETS:
-            part = targets[given["id"]]
-            sheets.append(_Named(given.get("name", "")[:100], part, given.get("state", "visible") == "visible"))
-
     with _opened(archive, WORKBOOK) as stream:
-        for _ in walk(WORKBOOK, stream, started, lambda _: None, lambda _: None):
-            pass
+        for name, attributes in tags(WORKBOOK, stream):
+            given = {key.rpartition(":")[2]: value for key, value in attributes.items()}
+            if name == "workbookPr":
+                since_1904 = given.get("date1904", "0") in ("1", "true")
+            elif name == "sheet" and given.get("id", "") in targets and len(sheets) < MOST_SHEETS:
+                part = targets[given["id"]]
+                sheets.append(_Named(given.get("name", "")[:100], part, given.get("state", "visible") == "visible"))
     return _Directory(tuple(sheets), kinds.get("sharedStrings", ""), kinds.get("styles", ""), since_1904)
 
 
@@ -135,17 +130,12 @@ def _read_relations(archive: ZipFile) -> tuple[dict[str, str], dict[str, str]]:
     """The parts that the workbook refers to: by id, and by type."""
     targets: dict[str, str] = {}
     kinds: dict[str, str] = {}
-
-    def started(name: str, attributes: Attributes) -> None:
-        given = dict(zip(attributes[::2], attributes[1::2], strict=True))
-        if name == "Relationship" and given.get("TargetMode") != "External" and len(targets) < MOST_SHEETS:
-            part = normpath(join("/xl", given.get("Target", ""))).lstrip("/")
-            targets[given.get("Id", "")] = part
-            kinds.setdefault(given.get("Type", "").rpartition("/")[2], part)
-
     with _opened(archive, RELATIONS) as stream:
-        for _ in walk(RELATIONS, stream, started, lambda _: None, lambda _: None):
-            pass
+        for name, given in tags(RELATIONS, stream):
+            if name == "Relationship" and given.get("TargetMode") != "External" and len(targets) < MOST_SHEETS:
+                part = normpath(join("/xl", given.get("Target", ""))).lstrip("/")
+                targets[given.get("Id", "")] = part
+                kinds.setdefault(given.get("Type", "").rpartition("/")[2], part)
     return targets, kinds
 
 

@@ -8,8 +8,8 @@ each of which expat remembers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO, Any, Protocol
 from xml.parsers import expat
 
 from duly.bulk.read.archive import BROKEN
@@ -23,15 +23,43 @@ MOST_NAMES = 10_000
 Attributes = list[str]  # name, value, name, value, …: the way that expat gives them fastest
 
 
-def walk(
-    part: str,
-    stream: IO[bytes],
-    started: Callable[[str, Attributes], object],
-    ended: Callable[[str], object],
-    text: Callable[[str], object],
-) -> Iterator[None]:
-    """Tell of every tag and text of this part, pausing after each portion. Names come without their prefix."""
-    parser = _parser(part, started, ended, text)
+class Content(Protocol):
+    """What is called for every tag and text. Names come without their prefix."""
+
+    def started(self, name: str, attributes: Attributes) -> None: ...
+
+    def ended(self, name: str) -> None: ...
+
+    def text(self, data: str) -> None: ...
+
+
+class _Tags:
+    """The tags of a portion, without the texts."""
+
+    def __init__(self) -> None:
+        self.ready: list[tuple[str, dict[str, str]]] = []
+
+    def started(self, name: str, attributes: Attributes) -> None:
+        self.ready.append((name, dict(zip(attributes[::2], attributes[1::2], strict=True))))
+
+    def ended(self, name: str) -> None:
+        """Only where a tag begins matters."""
+
+    def text(self, data: str) -> None:
+        """Texts do not matter."""
+
+
+def tags(part: str, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every tag of this part, with its attributes."""
+    content = _Tags()
+    for _ in walk(part, stream, content):
+        yield from content.ready
+        content.ready.clear()
+
+
+def walk(part: str, stream: IO[bytes], content: Content) -> Iterator[None]:
+    """Tell `content` of every tag and text of this part, pausing after each portion."""
+    parser = _parser(part, content)
     fed = 0
     while True:
         try:
@@ -53,13 +81,8 @@ def walk(
             raise InputError("file", f"{part} uses more than {MOST_NAMES:,} different names")
 
 
-def _parser(
-    part: str,
-    started: Callable[[str, Attributes], object],
-    ended: Callable[[str], object],
-    text: Callable[[str], object],
-) -> Any:
-    depth = 0
+def _parser(part: str, content: Content) -> Any:
+    started, ended, depth = content.started, content.ended, 0
 
     def start(name: str, attributes: Attributes) -> None:
         nonlocal depth
@@ -81,6 +104,6 @@ def _parser(
     parser.ordered_attributes = True
     parser.StartElementHandler = start
     parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
+    parser.CharacterDataHandler = content.text
     parser.StartDoctypeDeclHandler = refuse
     return parser

@@ -43,7 +43,7 @@ class Notes(Struct, frozen=True):
 def read_cells(part: str, stream: IO[bytes], notes: Notes, limits: ReadLimits) -> Iterator[Cells]:
     """The rows that have any value, from the top. InputError where the part is broken or contrived."""
     sheet = _Sheet(notes, limits)
-    for _ in walk(part, stream, sheet.started, sheet.ended, sheet.text):
+    for _ in walk(part, stream, sheet):
         yield from sheet.ready
         sheet.ready.clear()
 

@@ -10,7 +10,7 @@ import re
 from datetime import datetime, timedelta
 from typing import IO
 
-from duly.bulk.read.xlsx.markup import Attributes, walk
+from duly.bulk.read.xlsx.markup import tags
 
 MOST = 65_536  # styles; Excel itself allows fewer
 BUILT_IN = frozenset((*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)))
@@ -26,23 +26,13 @@ def read_date_styles(part: str, stream: IO[bytes]) -> frozenset[int]:
     formats: dict[str, str] = {}
     styles: list[str] = []
     is_cells = False
-
-    def started(name: str, attributes: Attributes) -> None:
-        nonlocal is_cells
-        given = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    for name, given in tags(part, stream):
         if name == "numFmt" and len(formats) < MOST:
             formats[given.get("numFmtId", "")] = given.get("formatCode", "")[:1000]
-        elif name == "cellXfs":
-            is_cells = True
+        elif name in ("cellXfs", "cellStyleXfs"):  # styles of cells, and styles that these are made of
+            is_cells = name == "cellXfs"
         elif name == "xf" and is_cells and len(styles) < MOST:
             styles.append(given.get("numFmtId", "0"))
-
-    def ended(name: str) -> None:
-        nonlocal is_cells
-        is_cells = is_cells and name != "cellXfs"
-
-    for _ in walk(part, stream, started, ended, lambda _: None):
-        pass
     return frozenset(number for number, style in enumerate(styles) if _is_date(style, formats.get(style)))
 
 

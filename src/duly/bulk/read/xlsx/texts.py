@@ -26,8 +26,7 @@ class Texts:
         self._file: IO[bytes] | None = None
 
     def read(self, part: str, stream: IO[bytes]) -> None:
-        collector = _Collector(self, self._limits.row_bytes)
-        for _ in walk(part, stream, collector.started, collector.ended, collector.text):
+        for _ in walk(part, stream, _Collector(self, self._limits.row_bytes)):
             pass
         self._flush()
 
