@@ -11,32 +11,41 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from moto.server import ThreadedMotoServer
+from msgspec import Struct
 from pyftpdlib.authorizers import DummyAuthorizer
 from pyftpdlib.handlers import FTPHandler, TLS_FTPHandler
 from pyftpdlib.ioloop import IOLoop
 from pyftpdlib.servers import FTPServer
 
-from duly.bulk.s3 import S3Settings
+from duly.bulk.buckets import open_bucket
 from duly.bulk.sources.ftp import FtpSettings
 
 
+class S3Server(Struct, frozen=True, kw_only=True):
+    """A server of S3 with a bucket. The environment has its region and credentials."""
+
+    bucket: str
+    endpoint: str
+    region: str = "us-east-1"
+    access_key_id: str = "key"
+    secret_access_key: str = "secret"
+
+    def open(self, name: str | None = None) -> Any:
+        return open_bucket("s3", name or self.bucket, self.endpoint)
+
+
 @contextmanager
-def bucket(name: str = "uploads") -> Iterator[tuple[S3Settings, Any]]:
-    """A bucket, the settings to reach it, and a client of Amazon's own to look into it."""
+def bucket(name: str = "uploads") -> Iterator[tuple[S3Server, Any]]:
+    """A bucket, how to reach it, and a client of Amazon's own to look into it."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    settings = S3Settings(
-        bucket=name,
-        endpoint=f"http://{host}:{port}",
-        region="us-east-1",
-        access_key_id="key",
-        secret_access_key="secret",
-    )
+    settings = S3Server(bucket=name, endpoint=f"http://{host}:{port}")
     client = boto3.client(
         "s3",
         endpoint_url=settings.endpoint,
@@ -46,7 +55,11 @@ def bucket(name: str = "uploads") -> Iterator[tuple[S3Settings, Any]]:
     )
     try:
         client.create_bucket(Bucket=name)
-        yield settings, client
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("AWS_ACCESS_KEY_ID", settings.access_key_id)
+            environment.setenv("AWS_SECRET_ACCESS_KEY", settings.secret_access_key)
+            environment.setenv("AWS_REGION", settings.region)
+            yield settings, client
     finally:
         client.close()
         server.stop()

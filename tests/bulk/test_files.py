@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from duly.bulk.files import INCOMING, FileGone, FileStore, Kept, LocalFiles, S3Files
+from duly.bulk.buckets import BucketError
+from duly.bulk.files import INCOMING, BucketFiles, FileGone, FileStore, Kept, LocalFiles, open_files
 from duly.bulk.read import open_rows
-from duly.bulk.s3 import S3Error, S3Settings
-from duly.errors import InputError
-from tests.bulk.servers import bucket
+from duly.errors import ConfigError, InputError
+from tests.bulk.servers import S3Server, bucket
 
 pytestmark = pytest.mark.xdist_group("bulk-s3")
 
@@ -28,7 +28,7 @@ def put(store: FileStore, key: str, portions: Iterator[bytes], limit: int | None
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[tuple[S3Settings, Any]]:
+def moto() -> Iterator[tuple[S3Server, Any]]:
     with bucket() as known:
         yield known
 
@@ -37,7 +37,7 @@ def moto() -> Iterator[tuple[S3Settings, Any]]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
     if request.param == "local":
         return LocalFiles(tmp_path / "files")
-    return S3Files(request.getfixturevalue("moto")[0], f"kept/{tmp_path.name}")
+    return BucketFiles(request.getfixturevalue("moto")[0].open(), f"kept/{tmp_path.name}")
 
 
 def test_a_file_is_kept_with_its_size_and_hash(store: FileStore) -> None:
@@ -154,10 +154,29 @@ def test_a_file_that_cannot_get_its_name_leaves_nothing_behind(tmp_path: Path) -
     assert list((tmp_path / INCOMING).iterdir()) == []
 
 
-def test_a_bucket_that_is_not_there_is_told(moto: tuple[S3Settings, Any]) -> None:
-    settings = S3Settings(
-        bucket="other", endpoint=moto[0].endpoint, region="us-east-1", access_key_id="a", secret_access_key="hush"
-    )
-    with pytest.raises(S3Error, match=r"writing a\.csv: .*404 Not Found"):
-        put(S3Files(settings), "a.csv", iter([b"x"]))
-    assert "hush" not in repr(settings)
+def test_a_bucket_that_is_not_there_is_told(moto: tuple[S3Server, Any]) -> None:
+    with pytest.raises(BucketError, match=r"writing a\.csv: .*404 Not Found"):
+        put(BucketFiles(moto[0].open("other")), "a.csv", iter([b"x"]))
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        (
+            "ftp://host/folder",
+            r"files_url: 'ftp://host/folder' is neither a folder nor a bucket \(s3://, gs://, az://\)",
+        ),
+        ("gs:///prefix", "names no bucket"),
+    ],
+)
+def test_a_place_that_is_neither_a_folder_nor_a_bucket_is_refused(where: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        open_files(where)
+
+
+def test_files_can_be_kept_in_buckets_of_google_cloud_and_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(open_files("gs://bucket/prefix"), BucketFiles)
+    with pytest.raises(BucketError, match=r"opening az://container: .*[Aa]ccount"):
+        open_files("az://container/prefix")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "acme")
+    assert isinstance(open_files("az://container/prefix"), BucketFiles)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Duly, GiveUp
-from duly.bulk.s3 import S3Error
+from duly.bulk.buckets import BucketError
 from duly.bulk.sources import Changed, SourceError
 from duly.bulk.sources.ftp import FtpSource
 from duly.bulk.sources.registry import registry
@@ -565,7 +565,7 @@ def test_a_place_that_is_away_for_a_while_does_not_fail_a_job(
         app = open_app(ftp_password=ftp.password, sources_allowed=server)
         app.migrate()
         job = app.intake.order(LOCAL, f"{server}/products.csv", job_type="csv")
-        for act, error in (("find", SourceError), ("portions", Changed), ("find", S3Error)):
+        for act, error in (("find", SourceError), ("portions", Changed), ("find", BucketError)):
             with monkeypatch.context() as patch:
                 patch.setattr(FtpSource, act, MagicMock(side_effect=error("hiccup")))
                 with pytest.raises(error, match="hiccup"):

@@ -1,4 +1,4 @@
-"""Where uploaded files are stored: a local folder, or an S3 bucket.
+"""Where uploaded files are stored: a local folder, or a bucket of S3, Google Cloud or Azure.
 
 A file is written portion by portion, hashed on the way, and exists as a whole or not at all. It can be read in
 portions, or as a seekable local file, which the readers of tables need.
@@ -18,19 +18,21 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, cast
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from duly.bulk.s3 import PORTION, S3Settings, connect, s3_errors
-from duly.core.errors import DulyError, InputError
+from duly.bulk.buckets import BUCKETS, PORTION, bucket_errors, open_bucket
+from duly.core.errors import ConfigError, DulyError, InputError
 
 if TYPE_CHECKING:
     from obstore import WritableFile
-    from obstore.store import S3Store
+
+    from duly.bulk.buckets import Bucket
 
 _KEY = re.compile(r"(?=.{1,500}\Z)[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 INCOMING = ".incoming"  # where a local file is written before it has its name; no key begins with a dot
-PART = 8 * PORTION  # of an upload to S3; at most two are in memory
+PART = 8 * PORTION  # of an upload to a bucket; at most two are in memory
 
 
 class FileGone(DulyError, LookupError):
@@ -106,6 +108,21 @@ class FileStore(Protocol):
     def aged(self, folder: str, seconds: float) -> Iterator[str]:
         """The keys in this folder, but not in those below it, of files that were written longer ago than this."""
         ...
+
+
+def open_files(where: str, s3_endpoint: str = "") -> FileStore:
+    """The place that the setting files_url names: a folder, or a bucket such as `s3://bucket/prefix`."""
+    if "://" not in where:
+        folder = LocalFiles(Path(where))
+        folder.sweep()  # of what a crash left half written
+        return folder
+    parts = urlsplit(where)
+    if parts.scheme not in BUCKETS:
+        known = ", ".join(f"{scheme}://" for scheme in BUCKETS)
+        raise ConfigError(f"files_url: {where!r:.100} is neither a folder nor a bucket ({known})")
+    if not parts.hostname:
+        raise ConfigError(f"files_url: {where} names no bucket")
+    return BucketFiles(open_bucket(parts.scheme, parts.hostname, s3_endpoint), parts.path)
 
 
 def checked_key(key: str) -> str:
@@ -200,18 +217,18 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-class S3Files:
-    """Files in a bucket, below a prefix. S3 shows an object only when its upload is complete.
+class BucketFiles:
+    """Files in a bucket, below a prefix. A bucket shows an object only when its upload is complete.
 
     What a crashed writer has uploaded stays hidden there until the bucket's rule for incomplete uploads removes it.
     """
 
-    def __init__(self, settings: S3Settings, prefix: str = "") -> None:
-        self._store = connect(settings)
+    def __init__(self, bucket: Bucket, prefix: str = "") -> None:
+        self._store = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     def writer(self, key: str, limit: int | None = None) -> Writer:
-        return _S3Writer(self._store, self._prefix, key, limit)
+        return _BucketWriter(self._store, self._prefix, key, limit)
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
@@ -224,7 +241,7 @@ class S3Files:
     def portions(self, key: str) -> Iterator[bytes]:
         import obstore
 
-        with s3_errors(f"reading {key}"):
+        with bucket_errors(f"reading {key}"):
             try:
                 found = obstore.get(self._store, self._prefix + checked_key(key))
             except FileNotFoundError:
@@ -235,13 +252,13 @@ class S3Files:
     def delete(self, key: str) -> None:
         import obstore
 
-        with s3_errors(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
+        with bucket_errors(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, self._prefix + checked_key(key))
 
     def delete_below(self, folder: str) -> None:
         import obstore
 
-        with s3_errors(f"deleting {folder}"):
+        with bucket_errors(f"deleting {folder}"):
             for portion in obstore.list(self._store, f"{self._prefix}{checked_key(folder)}/", chunk_size=1000):
                 with contextlib.suppress(FileNotFoundError):  # someone else was faster
                     obstore.delete(self._store, [entry["path"] for entry in portion])
@@ -250,7 +267,7 @@ class S3Files:
         import obstore
 
         begin = f"{self._prefix}{checked_key(folder)}/"
-        with s3_errors(f"listing {folder}"):
+        with bucket_errors(f"listing {folder}"):
             for portion in obstore.list(self._store, begin, chunk_size=1000):
                 for entry in portion:
                     name = entry["path"].removeprefix(begin)
@@ -258,8 +275,8 @@ class S3Files:
                         yield f"{folder}/{name}"
 
 
-class _S3Writer(Writer):
-    def __init__(self, store: S3Store, prefix: str, key: str, limit: int | None) -> None:
+class _BucketWriter(Writer):
+    def __init__(self, store: Bucket, prefix: str, key: str, limit: int | None) -> None:
         import obstore
 
         super().__init__(key, limit)
@@ -269,12 +286,12 @@ class _S3Writer(Writer):
 
     def _append(self, data: bytes) -> None:
         assert self._out is not None
-        with s3_errors(f"writing {self._key}"):
+        with bucket_errors(f"writing {self._key}"):
             self._out.write(data)
 
     def _finish(self) -> None:
         assert self._out is not None
-        with s3_errors(f"writing {self._key}"):
+        with bucket_errors(f"writing {self._key}"):
             self._out.close()
 
     def _abandon(self) -> None:

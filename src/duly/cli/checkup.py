@@ -260,7 +260,7 @@ def _files(store: Store) -> Iterator[Finding]:
     if not has_files:
         return
     where = section(JobSettings).files_url
-    is_own = not where.startswith("s3://") and not Path(where).is_absolute()
+    is_own = "://" not in where and not Path(where).is_absolute()
     if is_own and not store.url.startswith("sqlite"):
         yield warn(
             "files",

@@ -157,8 +157,8 @@ class JobSettings(Section):
     pending_enabled: bool = setting(False, "Whether /api/pending lists the pending rows of all jobs.")
     files_url: str = setting(
         "duly-files",
-        "Where uploaded files are kept: a folder, or the URL of a bucket, such as s3://bucket/prefix "
-        "(credentials come from AWS_… variables).",
+        "Where uploaded files are kept: a folder, or the URL of a bucket: s3://bucket/prefix, gs://… or az://… "
+        "(credentials come from the variables AWS_…, GOOGLE_… or AZURE_…).",
     )
     s3_endpoint: str = setting("", "The URL of the S3 service, if it is not Amazon's: https://minio.example:9000.")
     upload_max_bytes: int = setting(4 * 1024**3, "The largest file that is accepted.", least=1)

@@ -9,16 +9,14 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Required, TypedDict, TypeVar, Unpack
-from urllib.parse import urlsplit
 
 from msgspec import convert
 from msgspec.structs import replace
 
-from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
+from duly.bulk.files import FileStore, Kept, Writer, open_files
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import fingerprint, preview, suggest
 from duly.bulk.read import FileRow, ReadOptions, Shape, open_rows
-from duly.bulk.s3 import S3Settings
 from duly.bulk.sources.registry import FileSource, registry
 from duly.core.errors import ConfigError, DoesNotExist, InputError, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
@@ -76,15 +74,7 @@ class Intake:
     @cached_property
     def files(self) -> FileStore:
         """Where files are stored; opened on first use."""
-        where = self.settings.files_url
-        if not where.startswith("s3://"):
-            folder = LocalFiles(Path(where))
-            folder.sweep()  # of what a crash left half written
-            return folder
-        parts = urlsplit(where)
-        if not parts.hostname:
-            raise ConfigError(f"files_url: {where} names no bucket")
-        return S3Files(S3Settings(bucket=parts.hostname, endpoint=self.settings.s3_endpoint or None), parts.path)
+        return open_files(self.settings.files_url, self.settings.s3_endpoint)
 
     def type_named(self, name: str) -> JobType:
         if name not in self.types:
@@ -118,7 +108,7 @@ class Intake:
     @property
     def _has_files(self) -> bool:
         """Whether files are stored at all: an app that creates its jobs in code stores none."""
-        return self.settings.files_url.startswith("s3://") or Path(self.settings.files_url).exists()
+        return "://" in self.settings.files_url or Path(self.settings.files_url).exists()
 
     def sweep(self) -> int:
         """Remove files that were stored a day ago and did not become a job; returns how many."""

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from duly.bulk.buckets import BucketError
 from duly.bulk.files import Kept
 from duly.bulk.read import open_rows
-from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
 from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.patience import Patient
@@ -47,7 +47,7 @@ WHOLE = 20.0
 LATE = "there was no time to look here; a worker will go on"
 UNSETTLED = "may still be written"
 # What is wrong with one file or one place, and may be gone the next time.
-PASSING = (SourceError, S3Error, DoesNotExist, OSError)
+PASSING = (SourceError, BucketError, DoesNotExist, OSError)
 
 
 class _Elsewhere(Exception):

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from duly.bulk.s3 import S3Error, S3Settings, connect
+from duly.bulk.buckets import BucketError, open_bucket
 from duly.bulk.sources import Changed, Found, SourceError
 from duly.bulk.sources import ftp as ftp_source
 from duly.bulk.sources import objects as objects_source
@@ -24,27 +24,25 @@ from duly.bulk.sources.objects import Objects
 from duly.bulk.sources.registry import parse, registry
 from duly.core.settings import JobSettings
 from duly.errors import InputError
-from tests.bulk.servers import bucket, ftp_server, make_certificate
+from tests.bulk.servers import S3Server, bucket, ftp_server, make_certificate
 
 pytestmark = pytest.mark.xdist_group("bulk-s3")
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[tuple[S3Settings, Any]]:
+def moto() -> Iterator[tuple[S3Server, Any]]:
     with bucket("inbox") as known:
         yield known
 
 
-def test_objects_below_a_prefix_are_found_and_read(
-    moto: tuple[S3Settings, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objects_below_a_prefix_are_found_and_read(moto: tuple[S3Server, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     settings, client = moto
     content = os.urandom(3_000_000)
     client.put_object(Bucket="inbox", Key="new/a.csv", Body=b"a,b\n")
     client.put_object(Bucket="inbox", Key="new/deep/b.csv", Body=content)
     client.put_object(Bucket="inbox", Key="new/", Body=b"")
     client.put_object(Bucket="inbox", Key="old/c.csv", Body=b"x")
-    source = Objects(connect(settings))
+    source = Objects(settings.open())
     a, b = sorted(source.scan("new"), key=lambda found: found.path)
     assert (a.name, a.path, a.size) == ("a.csv", "new/a.csv", 4)
     assert b.name == "b.csv"
@@ -58,9 +56,9 @@ def test_objects_below_a_prefix_are_found_and_read(
         list(source.scan())
 
 
-def test_another_version_is_another_file(moto: tuple[S3Settings, Any]) -> None:
+def test_another_version_is_another_file(moto: tuple[S3Server, Any]) -> None:
     settings, client = moto
-    source = Objects(connect(settings))
+    source = Objects(settings.open())
     client.put_object(Bucket="inbox", Key="v/a.csv", Body=b"one")
     first = source.find("v/a.csv")
     client.put_object(Bucket="inbox", Key="v/a.csv", Body=b"two")
@@ -71,12 +69,11 @@ def test_another_version_is_another_file(moto: tuple[S3Settings, Any]) -> None:
         list(source.portions(first))
 
 
-def test_a_bucket_that_cannot_be_reached_is_told() -> None:
-    settings = S3Settings(
-        bucket="b", endpoint="http://127.0.0.1:9", region="us-east-1", access_key_id="a", secret_access_key="hush"
-    )
-    with pytest.raises(S3Error, match="looking for a") as caught:
-        Objects(connect(settings)).find("a")
+def test_a_bucket_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    with pytest.raises(BucketError, match="looking for a") as caught:
+        Objects(open_bucket("s3", "b", "http://127.0.0.1:9")).find("a")
     assert "hush" not in str(caught.value)
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from duly.bulk.buckets import BUCKETS, open_bucket
 from duly.bulk.sources.address import FILE, Address
 from duly.bulk.sources.found import Found
+from duly.bulk.sources.objects import Objects
 from duly.core.errors import ConfigError
 from duly.core.settings import JobSettings
 
@@ -44,31 +46,8 @@ class FileSource:
     is_bucket: bool = False
 
 
-def _s3(address: Address, settings: JobSettings, timeout: float | None) -> RemoteFiles:
-    from duly.bulk.s3 import S3Settings, connect
-    from duly.bulk.sources.objects import Objects
-
-    return Objects(connect(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None, patience=timeout)))
-
-
-def _gs(address: Address, _: JobSettings, timeout: float | None) -> RemoteFiles:
-    from obstore.store import GCSStore
-
-    from duly.bulk.s3 import limits
-    from duly.bulk.sources.objects import Objects
-
-    options, retries = limits(timeout)
-    return Objects(GCSStore(address.host, client_options=options, retry_config=retries))
-
-
-def _az(address: Address, _: JobSettings, timeout: float | None) -> RemoteFiles:
-    from obstore.store import AzureStore
-
-    from duly.bulk.s3 import limits
-    from duly.bulk.sources.objects import Objects
-
-    options, retries = limits(timeout)
-    return Objects(AzureStore(address.host, client_options=options, retry_config=retries))
+def _bucket(address: Address, settings: JobSettings, timeout: float | None) -> RemoteFiles:
+    return Objects(open_bucket(address.scheme, address.host, settings.s3_endpoint, timeout))
 
 
 def _ftp(address: Address, settings: JobSettings, timeout: float | None) -> RemoteFiles:
@@ -84,9 +63,7 @@ def _ftp(address: Address, settings: JobSettings, timeout: float | None) -> Remo
 
 
 SOURCES = (
-    FileSource(scheme="s3", open=_s3, is_bucket=True),
-    FileSource(scheme="gs", open=_gs, is_bucket=True),
-    FileSource(scheme="az", open=_az, is_bucket=True),
+    *(FileSource(scheme=scheme, open=_bucket, is_bucket=True) for scheme in BUCKETS),
     FileSource(scheme="ftp", open=_ftp),
     FileSource(scheme="ftps", open=_ftp),
 )

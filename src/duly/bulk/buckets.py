@@ -1,0 +1,60 @@
+"""Opens buckets: of S3 and what speaks its protocol (MinIO, Ceph), of Google Cloud and of Azure.
+
+Credentials come from the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or from the machine's role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from duly.core.errors import DulyError
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
+
+    Bucket: TypeAlias = S3Store | GCSStore | AzureStore
+
+BUCKETS = ("s3", "gs", "az")  # schemes of their addresses
+PORTION = 1024 * 1024
+
+
+class BucketError(DulyError):
+    """The bucket refused, or could not be reached; trying again may help."""
+
+
+def open_bucket(scheme: str, name: str, s3_endpoint: str = "", timeout: float | None = None) -> Bucket:
+    """The bucket of this name. Nothing is sent yet, so that a wrong name or key shows with the first use.
+
+    `timeout`: seconds without an answer after which a call gives up. By default, a large file may take as long as it
+    needs, as long as bytes arrive. Only an endpoint that the user names so is called without TLS.
+    """
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    options: ClientConfig = {"allow_http": True, "timeout": "24h", "read_timeout": "60s", "connect_timeout": "10s"}
+    retries: RetryConfig = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+    if timeout is not None:
+        seconds = timedelta(seconds=timeout)
+        options |= {"read_timeout": seconds, "connect_timeout": seconds}
+        retries = {"max_retries": 1, "retry_timeout": seconds}
+    with bucket_errors(f"opening {scheme}://{name}"):
+        if scheme == "gs":
+            return GCSStore(name, client_options=options, retry_config=retries)
+        if scheme == "az":
+            return AzureStore(name, client_options=options, retry_config=retries)
+        endpoint = s3_endpoint or None
+        return S3Store(name, endpoint=endpoint, client_options=options, retry_config=retries)
+
+
+@contextmanager
+def bucket_errors(what: str) -> Iterator[None]:
+    """Raises errors of the library as BucketError, in one line that says what was being done."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise BucketError(f"{what}: {reason}") from None
