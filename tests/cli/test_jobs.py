@@ -20,7 +20,7 @@ from tests.cli.conftest import call
 
 APP = """
 from duly import Duly, GiveUp
-from duly.bulk.mapping import PRODUCT
+from duly.apps.enrichment.fields import PRODUCT
 
 app = Duly()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Duly, GiveUp, NotFound
-from duly.bulk.mapping import PRODUCT
+from duly.apps.enrichment.fields import PRODUCT
 from duly.core.clock import ManualClock
 from duly.core.model import Job
 from duly.intake.intake import Intake, kept_by

@@ -366,7 +366,7 @@ ROOMS = ("intake/scan.py", "intake/intake.py", "intake/sources.py", "verbs/scans
 
 def _die_at(line: int, settings: dict[str, Any], url: str) -> None:
     """Scan, and be killed before the line of this number; the exit code says whether there was one."""
-    from duly.bulk.mapping import PRODUCT
+    from duly.apps.enrichment.fields import PRODUCT
 
     app = Duly(url, **settings)
 

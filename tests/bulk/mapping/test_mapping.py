@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duly.apps.enrichment.fields import PRODUCT
 from duly.bulk.mapping import (
-    PRODUCT,
     Duplicates,
     Mapping,
     fingerprint,

@@ -175,9 +175,9 @@ def test_a_status_says_what_kind_of_trouble_it_is(status: int, trouble: str) -> 
 
 
 def test_retries_are_spaced_by_the_kind_of_trouble() -> None:
-    waits = [SPACINGS["not_found"].delay(failures) for failures in (1, 2)]
+    waits = [SPACINGS["not_found"].delay_for(failures) for failures in (1, 2)]
     assert 900 <= waits[0] <= 1_125
     assert 3_600 <= waits[1] <= 4_500
-    assert SPACINGS["server"].delay(1, "a") != SPACINGS["server"].delay(1, "b"), "not all at the same time"
-    assert Spacing(base=1).delay(10**9) <= 4_500, "no count overflows"
+    assert SPACINGS["server"].delay_for(1, "a") != SPACINGS["server"].delay_for(1, "b"), "not all at the same time"
+    assert Spacing(base=1).delay_for(10**9) <= 4_500, "no count overflows"
     assert all(SPACINGS[trouble].tries == 1 for trouble in PERMANENT)

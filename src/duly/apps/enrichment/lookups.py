@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from duly import Attempt, Duly, InputError, Pace, Placed
+from duly.apps.enrichment.fields import PRODUCT
 from duly.apps.enrichment.provider import Product
 from duly.apps.enrichment.rounds import AnswerTimedOut, Metrics, Result, Rounds, ServerFailed, retries
 from duly.apps.enrichment.searches import Searches, SearchEvent
 from duly.apps.enrichment.settings import QUEUE, EnrichmentSettings, listed
 from duly.apps.enrichment.words import Wanted, named, queries
-from duly.bulk.mapping import PRODUCT
 from duly.core.model import Verdict
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal

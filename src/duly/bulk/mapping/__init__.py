@@ -2,8 +2,7 @@
 
 fields      which fields there are, by which names columns may call them, and what their values must be
 columns     which column is which field: a suggestion by names and values, and a fingerprint to remember it by
-values      a row as the task gets it, or why it is refused
-preview     a row with what would become of it
+values      a row as the task gets it, or why it is refused; and a row with what would become of it
 duplicates  rows that say the same thing twice, found in bounded memory
 """
 
@@ -11,20 +10,9 @@ from __future__ import annotations
 
 from duly.bulk.mapping.columns import Mapping, fingerprint, suggest
 from duly.bulk.mapping.duplicates import Duplicates
-from duly.bulk.mapping.fields import PRODUCT, Field, Fields
-from duly.bulk.mapping.preview import preview
-from duly.bulk.mapping.values import Normal, identity, normalise
+from duly.bulk.mapping.fields import Field, Fields
+from duly.bulk.mapping.values import Normal, identity, normalise, preview
 
 __all__ = [
-    "PRODUCT",
-    "Duplicates",
-    "Field",
-    "Fields",
-    "Mapping",
-    "Normal",
-    "fingerprint",
-    "identity",
-    "normalise",
-    "preview",
-    "suggest",
-]
+    "Duplicates", "Field", "Fields", "Mapping", "Normal", "fingerprint", "identity", "normalise", "preview", "suggest",
+]  # fmt: skip

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from duly.bulk.mapping.fields import Field, Fields, ValueKind
+from duly.bulk.read.rows import FileRow
+from duly.core.results import PreviewRow
 
 if TYPE_CHECKING:
     from duly.bulk.mapping.columns import Mapping
@@ -49,6 +51,14 @@ def normalise(row: Values[str, Any], mapping: Mapping, fields: Fields) -> Normal
     if not problems and fields.any_of and not any(name in values for name in fields.any_of):
         problems.append(f"none of these has a value: {', '.join(fields.any_of)}")
     return Normal(values, tuple(problems))
+
+
+def preview(row: FileRow, mapping: Mapping, fields: Fields | None) -> PreviewRow:
+    """What would become of this row; without `fields`, its columns stay as they are."""
+    normal = Normal({}, (row.fault,) if row.fault else ())
+    if fields is not None and not row.fault:
+        normal = normalise(row.values, mapping, fields)
+    return PreviewRow(row.number, row.line, row.values, normal.values, normal.problems)
 
 
 def identity(values: Values[str, str], fields: Fields) -> str | None:
