@@ -16,8 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from duly.bulk.mapping.fields import Field, Fields
-from duly.bulk.mapping.values import is_kind
+from duly.bulk.mapping.values import Field, Fields, is_kind
 from duly.core.errors import InputError
 
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

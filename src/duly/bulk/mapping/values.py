@@ -1,21 +1,25 @@
-"""A row as the task gets it: one spelling for what means the same, or the reason why a value cannot be taken."""
+"""The fields that a task needs, which an app may define, and a row as the task gets it.
+
+There is one spelling for what means the same, or a reason why a value cannot be taken.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping as Values
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from duly.bulk.mapping.fields import Field, Fields, ValueKind
 from duly.bulk.read.rows import FileRow
 from duly.core.results import PreviewRow
 
 if TYPE_CHECKING:
     from duly.bulk.mapping.columns import Mapping
+
+ValueKind = Literal["text", "code", "number", "ean", "url"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\u2060\ufeff]")
 _MONEY = re.compile(r"[$€£¥]|\b(?:eur|usd|gbp|chf)\b", re.IGNORECASE)
@@ -24,6 +28,23 @@ _PLAIN = re.compile(r"(?P<whole>[-+]?\d+)(?:[.,](?P<fraction>\d+))?")
 _GROUPED = re.compile(
     r"(?P<whole>[-+]?\d{1,3}(?P<by>[., '])\d{3}(?:(?P=by)\d{3})*)(?:(?!(?P=by))[.,](?P<fraction>\d+))?"
 )
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """One field: its name, other names of columns that mean it, and what its values are."""
+
+    name: str
+    synonyms: tuple[str, ...] = ()
+    kind: ValueKind = "text"
+    longest: int = 1_000  # characters
+
+
+class Fields(Struct, frozen=True, kw_only=True):
+    """All fields of a row, what a row must have at least, and what makes two rows the same."""
+
+    fields: tuple[Field, ...]
+    any_of: tuple[str, ...] = ()  # a row without any of these is refused
+    identity: tuple[tuple[str, ...], ...] = ()  # the first of these of which a row has every field says which row it is
 
 
 class Normal(Struct, frozen=True):

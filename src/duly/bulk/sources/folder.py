@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from duly.bulk.sources.found import Changed, Found, SourceError, is_unfinished
+from duly.bulk.sources import Changed, Found, SourceError, is_unfinished
 from duly.core.errors import InputError
 
 TAKEN, DONE, FAILED = ".taken", "done", "failed"

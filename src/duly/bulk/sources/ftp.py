@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from duly.bulk.sources.found import Changed, Found, NotThere, SourceError
+from duly.bulk.sources import Changed, Found, NotThere, SourceError
 from duly.core.errors import InputError
 
 PORTION = 256 * 1024

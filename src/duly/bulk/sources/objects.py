@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from duly.bulk.buckets import PORTION, bucket_errors
-from duly.bulk.sources.found import Changed, Found, NotThere, SourceError
+from duly.bulk.sources import Changed, Found, NotThere, SourceError
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

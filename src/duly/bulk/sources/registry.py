@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from duly.bulk.buckets import BUCKETS, open_bucket
+from duly.bulk.sources import Found
 from duly.bulk.sources.address import FILE, Address
-from duly.bulk.sources.found import Found
 from duly.bulk.sources.objects import Objects
 from duly.core.errors import ConfigError
 from duly.core.settings import JobSettings
