@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from calendar import isleap
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
@@ -85,7 +85,8 @@ class Civil:
 
     @property
     def _words(self) -> tuple[str, ...]:
-        raise NotImplementedError
+        """What its text has between its word and its options, in the order of the fields; the times come last."""
+        return tuple(str(getattr(self, each.name)) for each in fields(self) if each.name not in self.options)
 
     @property
     def _days(self) -> str:
@@ -141,10 +142,6 @@ class Cron(Civil):
         text = rule_text.cron_in_english(self.text) or f'cron "{self.text}"'
         return text if text == "every minute" else f"{text} ({zone})"
 
-    @property
-    def _words(self) -> tuple[str, ...]:
-        return (self.text,)
-
     @cached_property
     def _hours_pass(self) -> bool:
         return rule_text.passes_hours(self.text)
@@ -187,10 +184,6 @@ class Daily(Civil):
         self.__post_init__()
 
     @property
-    def _words(self) -> tuple[str, ...]:
-        return (self.at,)
-
-    @property
     def _days(self) -> str:
         return "every day"
 
@@ -212,10 +205,6 @@ class Weekly(Civil):
         names = (rule_text.WEEKDAYS[day][:3].lower() for day in rule_text.weekdays(self.days))
         object.__setattr__(self, "days", ",".join(names))
         object.__setattr__(self, "at", rule_text.times_of_day(self.at))
-
-    @property
-    def _words(self) -> tuple[str, ...]:
-        return self.days, self.at
 
     @property
     def _days(self) -> str:
@@ -248,10 +237,6 @@ class Monthly(Civil):
             raise ValueError(f"day: must be between 1 and 31, or -1 (the last) to -28, got {quoted(self.day)}")
         one_of("short", self.short, get_args(Short))
         object.__setattr__(self, "at", rule_text.times_of_day(self.at))
-
-    @property
-    def _words(self) -> tuple[str, ...]:
-        return str(self.day), self.at
 
     @property
     def _days(self) -> str:
@@ -290,10 +275,6 @@ class Yearly(Civil):
         object.__setattr__(self, "on", rule_text.month_day(self.on))
         object.__setattr__(self, "at", rule_text.times_of_day(self.at))
         one_of("leap", self.leap, get_args(Leap))
-
-    @property
-    def _words(self) -> tuple[str, ...]:
-        return str(self.on), self.at
 
     @property
     def _days(self) -> str:

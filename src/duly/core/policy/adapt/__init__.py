@@ -6,7 +6,7 @@ thread or a lock, so any task can use them, and tests run days of them in a mome
     Average    of recent values, in which the newest weigh most
     Batch      how many rows are written at a time
     Slice      how many items are claimed for a stretch of time; when a lock on them may be taken for lost
-    Pacing       how many calls a provider gets at a time, and how far apart
+    Pacing     how many calls a provider gets at a time, and how far apart
     Trouble    what kind of failure it was, and when to try again
 
 Only `machine` looks at the world: it measures the load that a Slice is given.
@@ -21,18 +21,6 @@ from duly.core.policy.adapt.slices import Load, Slice, SliceBounds
 from duly.core.policy.adapt.trouble import SPACINGS, Spacing, Trouble, classify
 
 __all__ = [
-    "SPACINGS",
-    "Average",
-    "Batch",
-    "BatchBounds",
-    "Call",
-    "Load",
-    "Pace",
-    "Pacing",
-    "Slice",
-    "SliceBounds",
-    "Spacing",
-    "Trouble",
-    "Written",
-    "classify",
-]
+    "SPACINGS", "Average", "Batch", "BatchBounds", "Call", "Load", "Pace", "Pacing", "Slice", "SliceBounds", "Spacing",
+    "Trouble", "Written", "classify",
+]  # fmt: skip

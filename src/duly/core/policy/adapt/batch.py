@@ -66,7 +66,7 @@ class Batch(Struct, frozen=True, kw_only=True):
             return structs.replace(
                 self,
                 rows=_clamp(self.rows // 4, bounds.min_rows, bounds.max_rows),
-                pause=bounds.after_failure.delay(failures, seed),
+                pause=bounds.after_failure.delay_for(failures, seed),
                 row_bytes=row_bytes,
                 failures=failures,
                 is_searching=False,

@@ -13,9 +13,8 @@ unknown      everything else
 from __future__ import annotations
 
 from typing import Literal
-from zlib import crc32
 
-from msgspec import Struct
+from duly.core.policy.retry import Backoff, spread
 
 Trouble = Literal["throttled", "server", "timeout", "network", "not_found", "refused", "invalid", "unknown"]
 
@@ -23,20 +22,16 @@ PERMANENT: frozenset[Trouble] = frozenset(("refused", "invalid"))
 BACK_OFF: frozenset[Trouble] = frozenset(("throttled", "server", "timeout"))  # a reason to call less
 
 
-class Spacing(Struct, frozen=True, kw_only=True):
+class Spacing(Backoff, frozen=True, kw_only=True):
     """Pauses between tries: `base`, `base*factor`, … up to `cap` seconds, and up to `jitter` of that on top."""
 
     base: float
-    factor: float = 2.0
     cap: float = 3_600.0
     jitter: float = 0.25
     tries: int = 5
 
-    def delay(self, failures: int, seed: str = "") -> float:
-        """Seconds to wait after the n-th failure. The same seed gives the same jitter."""
-        # The exponent is bounded before it is raised, so no count of failures overflows a float.
-        pause = min(self.base * self.factor ** min(max(failures, 1) - 1, 60), self.cap)
-        return pause * (1 + self.jitter * crc32(f"{seed}:{failures}".encode()) / 2**32)
+    def delay_for(self, failures: int, seed: str = "") -> float:
+        return self.delay(failures) * (1 + self.jitter * spread(f"{seed}:{failures}"))
 
 
 SPACINGS: dict[Trouble, Spacing] = {
