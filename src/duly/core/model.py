@@ -40,8 +40,8 @@ class Line(NamedTuple):
     owner: str = ""
 
 
-class Item(Struct, frozen=True, gc=False):
-    """One due row, as the engine sees it: something that a task has to do once, and its state."""
+class ItemFields(Struct, frozen=True):
+    """What the engine and people see of an item: something that a task has to do once, and its state."""
 
     id: int  # unique, and higher for items that were put later
     task: str  # the name of the task whose handler runs it
@@ -53,7 +53,7 @@ class Item(Struct, frozen=True, gc=False):
     due_at: datetime  # when it may be started next
     key: str | None  # what the caller calls it; a task has at most one live item with the same key
     execution_key: str  # the same for every try, so that a callee can distinguish a retry from a new request
-    args: bytes  # the handler's arguments, as JSON text
+    args: Any  # the handler's arguments
     attempt: int  # the number of the current or last try; it is counted when the item is claimed
     max_attempts: int | None  # tries in all; None: what the retry policy of the task says
     failures: int  # tries in which the handler failed
@@ -62,6 +62,17 @@ class Item(Struct, frozen=True, gc=False):
     fence: int  # the number of its last claim, without which a result is refused
     claimed_by: str | None  # the name of the worker that claimed it last
     started_at: datetime | None  # when it was last claimed
+
+    @property
+    def attempt_key(self) -> str:
+        """Another key for each try, for audit trails. It ends with the fence, which is never used twice."""
+        return f"{self.id}-{self.attempt}-{self.fence:08x}"
+
+
+class Item(ItemFields, frozen=True, gc=False):
+    """One due row, as the engine sees it."""
+
+    args: bytes  # as JSON text
     trace: str | None  # the W3C traceparent of the code that put it
     schedule_id: int | None = None  # the schedule that made it, if one did
     streak: int | None = None  # how often that schedule had failed in a row when it made this item
@@ -80,11 +91,6 @@ class Item(Struct, frozen=True, gc=False):
     def failures_in_a_row(self) -> int:
         """Failures of its schedule since the last success, with its own; just its own if no schedule made it."""
         return (self.streak or 0) + self.failures
-
-    @property
-    def attempt_key(self) -> str:
-        """Another key for each try, for audit trails. It ends with the fence, which is never used twice."""
-        return f"{self.id}-{self.attempt}-{self.fence:08x}"
 
 
 class NewItem(Struct, frozen=True, gc=False):
@@ -123,26 +129,20 @@ class NewJob(Struct, frozen=True, gc=False):
 
     task: str
     queue: str  # without the part that is the job's own
-    key: str | None = None  # opening it again under its key finds it
-    owner: str | None = None
-    then_item: bytes | None = None  # what is put when the last row has ended, as the JSON of an item
-    options: bytes = b"{}"  # what else has to be known of it, such as how its file is read
-    job_type: str | None = None  # of a job whose rows come from a file: by which it chose its task
-    file_id: int | None = None  # the file that its rows come from
-    ip_address: str | None = None  # where it was asked for
+    key: str | None  # opening it again under its key finds it
+    owner: str | None
+    then_item: bytes | None  # what is put when the last row has ended, as the JSON of an item
+    options: bytes  # what else has to be known of it, such as how its file is read
+    job_type: str | None  # of a job whose rows come from a file: by which it chose its task
+    file_id: int | None  # the file that its rows come from
+    ip_address: str | None  # where it was asked for
 
 
-class Job(Struct, frozen=True, gc=False):
+class Job(NewJob, frozen=True, gc=False):
     """A group of items with a queue of its own, and counters of their statuses, exact at every commit."""
 
     id: int
-    task: str
-    queue: str
-    key: str | None
-    owner: str | None
-    then_item: bytes | None
     then_id: int | None  # the item that was put when the last row had ended
-    options: bytes
     total: int  # rows so far
     done: int
     not_found: int
@@ -150,9 +150,6 @@ class Job(Struct, frozen=True, gc=False):
     skipped: int  # by the handler, by a person, or too late to be worth starting
     is_sealed: bool  # no more rows come
     duplicates: int  # rows of its file that repeat an earlier one
-    job_type: str | None  # by which a file's job chose its task
-    file_id: int | None  # the file that its rows come from
-    ip_address: str | None  # where it was asked for
     attempts: int  # times that reading its file was begun
     last_error: str | None  # why reading its file was given up
     is_removed: bool  # someone removed it; its rows and its file are on their way out
@@ -183,19 +180,13 @@ class NewFile(Struct, frozen=True, gc=False):
     type: str  # what it turned out to be: csv, jsonl, xlsx, image or images
     sha256: str
     place: str  # its key in the file store
-    owner: str | None = None
+    owner: str | None
 
 
-class StoredFile(Struct, frozen=True, gc=False):
+class StoredFile(NewFile, frozen=True, gc=False):
     """A file that someone sent."""
 
     id: int
-    name: str
-    size: int
-    type: str
-    sha256: str
-    place: str
-    owner: str | None
     created_at: datetime
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Struct, field
 
 from duly.core.doc import Doc
-from duly.core.shown import Alert, WorkerLife
+from duly.core.shown import Alert, QueueDepth, WorkerLife
 
 Level = Literal["ok", "warn", "bad"]
 
@@ -21,16 +21,8 @@ class Reason(Struct, frozen=True):
     path: Annotated[str, Doc("The page of the dashboard on which to act.")]
 
 
-class QueueNow(Struct, frozen=True):
-    queue: str
-    waiting: int
-    retrying: int
-    due: int
-    running: int
-    failed: int
-    oldest_due_seconds: float | None
+class QueueNow(QueueDepth, frozen=True, kw_only=True):
     lateness_seconds: Annotated[float | None, Doc("Mean lateness of starts of its tasks in the last minutes.")]
-    paused: bool
     per_minute: Annotated[float | None, Doc("Items of its tasks done lately; null where no task has this queue.")]
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, field
 
 from duly.core.doc import Doc
-from duly.core.model import Lane, Schedule, State, Status, Tried
+from duly.core.model import ItemFields, Lane, Schedule, State, Status, Tried
 
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
@@ -35,31 +35,12 @@ class Ending(Struct, frozen=True):
     last_error: str | None
 
 
-class Row(Struct, frozen=True):
+class Row(ItemFields, frozen=True):
     """An item as people see it. Fields that `duly.core.model.Item` has too mean the same here."""
 
-    id: int
-    task: str
-    queue: str
-    lane: Lane
-    rank: int
-    state: State
     outcome: str | None
-    planned_at: datetime
-    due_at: datetime
-    key: str | None
-    execution_key: str
-    args: Any
     result: Any
     progress: Any
-    attempt: int
-    max_attempts: int | None
-    failures: int
-    crashes: int
-    losses: int
-    fence: int
-    claimed_by: str | None
-    started_at: datetime | None
     finished_at: datetime | None
     last_error: str | None
     error_class: str | None
@@ -68,10 +49,6 @@ class Row(Struct, frozen=True):
     error_group: str | None = None  # the group of failures that it is in
     schedule_id: int | None = None  # the schedule that made it
     job_id: int | None = None  # the job that it is a row of
-
-    @property
-    def attempt_key(self) -> str:
-        return f"{self.id}-{self.attempt}-{self.fence:08x}"
 
 
 class Event(Struct, frozen=True):
@@ -425,23 +402,29 @@ class NewKey(KeyInfo, frozen=True, kw_only=True):
     secret: Annotated[str, Doc("Shown this once.")]
 
 
-class Act(Struct, frozen=True):
-    """One action on all items that fit a filter. It walks them by id, from `place` to `until`."""
+class ActFields(Struct, frozen=True):
+    """One action on all items that fit a filter, and how far it is."""
 
     id: int
     owner: str | None
     author: str
     action: Action
-    filter: dict[str, Any]
-    options: dict[str, Any]
+    filter: Any
     state: Literal["running", "done", "cancelled"]
     total: int
     seen: int
     changed: int
-    place: int
-    until: int
     created_at: datetime
     finished_at: datetime | None
+
+
+class Act(ActFields, frozen=True):
+    """The same as a row. It walks the items by id, from `place` to `until`."""
+
+    filter: dict[str, Any]
+    options: dict[str, Any]
+    place: int
+    until: int
 
 
 class ActFilter(Struct, frozen=True, kw_only=True):
@@ -462,20 +445,10 @@ class ActFilter(Struct, frozen=True, kw_only=True):
     where: tuple[str, ...] | None = None
 
 
-class ShownAct(Struct, frozen=True, kw_only=True):
+class ShownAct(ActFields, frozen=True, kw_only=True):
     """An act as people see it."""
 
-    id: int
-    owner: str | None
-    author: str
-    action: Action
     filter: ActFilter
-    state: Literal["running", "done", "cancelled"]
-    total: int
-    seen: int
-    changed: int
-    created_at: datetime
-    finished_at: datetime | None
 
 
 class JobRow(Struct, frozen=True):

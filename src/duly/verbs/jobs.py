@@ -380,11 +380,20 @@ class Jobs(VerbGroup):
         put_borrowed(connection, new)
 
 
-def _new_job(task: Task[..., Any], options: Mapping[str, Any] | None, **fields: Any) -> NewJob:
+def _new_job(
+    task: Task[..., Any],
+    options: Mapping[str, Any] | None,
+    key: str | None,
+    owner: str | None,
+    then_item: bytes | None = None,
+    job_type: str | None = None,
+    ip_address: str | None = None,
+) -> NewJob:
     # A limit per argument value works by queues, and the rows of a job have their own queue.
     if limit := next((limit for limit in task.limits if limit.by), None):
         raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which jobs do not support")
-    return NewJob(task=task.name, queue=task.queue, options=codec.encode(dict(options or {})), **fields)
+    kept = codec.encode(dict(options or {}))
+    return NewJob(task.name, task.queue, key, owner, then_item, kept, job_type, None, ip_address)
 
 
 def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:
