@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duly.virtual.simulation import Simulation
     from duly.web.auth import Admin, Reader, Writer
     from duly.web.desk import Pages, serving
+    from duly.web.routing import Router
     from duly.web.schemas import Id, Model, Out, Page, Word, example
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Parameter",
     "Plugin",
     "Reader",
+    "Router",
     "Screen",
     "Section",
     "Simulated",
@@ -73,6 +75,7 @@ _LATER = {
     "duly.virtual.simulation": ("Simulation",),
     "duly.web.auth": ("Admin", "Reader", "Writer"),
     "duly.web.desk": ("Pages", "serving"),
+    "duly.web.routing": ("Router",),
     "duly.web.schemas": ("Id", "Model", "Out", "Page", "Word", "example"),
 }
 

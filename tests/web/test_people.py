@@ -13,7 +13,7 @@ import pytest
 from duly import Duly, InputError
 from duly.core.errors import ConfigError, DoesNotExist, WrongState
 from duly.verbs import LOCAL, Principal, passwords
-from duly.web.cursors import Cursors
+from duly.web.desk import Cursors
 from duly.web.problems import Problem
 from tests.support import query
 from tests.web.conftest import START

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, field
 
 from duly.core.doc import Doc
-from duly.web.schemas import list_of, out, page_of
+from duly.web.schemas import Page, modelled, out
 
 
 class Leaf(Struct, frozen=True):
@@ -48,5 +48,6 @@ def test_the_document_has_the_descriptions_and_all_fields_are_always_there() -> 
 
 def test_a_struct_has_one_model() -> None:
     assert out(Tree) is out(Tree)
-    assert page_of(Tree) is page_of(Tree)
-    assert list_of(Leaf) == list[out(Leaf)]  # type: ignore[misc]
+    assert modelled(Page[Tree]) is modelled(Page[Tree])
+    assert modelled(Page[Tree]).model_json_schema()["title"] == "Page[Tree]"
+    assert modelled(list[Leaf]) == list[out(Leaf)]  # type: ignore[misc]

@@ -300,7 +300,7 @@ def test_one_who_waits_and_leaves_takes_nobody_along() -> None:
 
 
 def listeners(house: House, *owners: str | None, after: int | None = None) -> list[Listener]:
-    shared = house.api.state.feeds.of(house.api.state.desk)
+    shared = house.api.state.feeds.of(house.app)
     return [Listener(shared, owner, after) for owner in owners]
 
 

@@ -25,7 +25,6 @@ from duly.plugins import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
 from duly.web.auth import Authenticator, is_loopback
-from duly.web.desk import Desk
 from duly.web.feed import Feeds
 from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, now, queues, review, schedules, simulate, users
@@ -43,8 +42,6 @@ STREAM = "/api/events"
 UPLOAD = re.compile(r"/api/jobs(?:/preview|/\d+/mend)?")
 # Paths of downloads. They are sent as fast as the client reads.
 DOWNLOAD = re.compile(r"/api/jobs/\d+/(?:export|rejects)")
-# The earlier path of acts on many rows, accepted until 1.0.
-ACTS, ACTS_BEFORE = "/api/acts", "/api/bulk"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -82,7 +79,8 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
 
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
     """Connect these routes to this app."""
-    api.state.desk = Desk(app)
+    api.state.duly = app
+    api.state.cursors = None  # made when a list is first read
     api.state.authenticator = Authenticator(app.verbs.users, is_local)
     api.state.shared = SharedReads(api.state.authenticator)
     api.state.feeds = Feeds()
@@ -172,10 +170,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        root, path = scope.get("root_path", ""), _path_of(scope)
-        if f"{path}/".startswith(f"{ACTS_BEFORE}/"):
-            path = ACTS + path.removeprefix(ACTS_BEFORE)
-            scope = {**scope, "path": root + path}
+        path = _path_of(scope)
         read, is_begun = 0, False
         is_upload = _is_upload(Request(scope))
         is_file = is_upload or DOWNLOAD.fullmatch(path) is not None

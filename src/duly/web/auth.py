@@ -146,16 +146,17 @@ _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API ke
 _SESSION = APIKeyCookie(auto_error=False, name=COOKIE, scheme_name="session", description="See POST /api/session.")
 
 
-def _principal(
+def principal_of(
     request: Request, _: Annotated[object, Depends(_BEARER)], __: Annotated[object, Depends(_SESSION)]
 ) -> Principal:
+    """The principal who makes this request, whatever it may do."""
     authenticator: Authenticator = request.app.state.authenticator
     known: Principal | None = request.scope.get(PRINCIPAL)
     return authenticator.who(request) if known is None else known
 
 
 def _needs(scope: Scope) -> object:
-    def check(principal: Annotated[Principal, Depends(_principal)]) -> Principal:
+    def check(principal: Annotated[Principal, Depends(principal_of)]) -> Principal:
         if not principal.may(scope):
             raise Problem(403, f"needs the scope {scope}")
         return principal

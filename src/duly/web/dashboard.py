@@ -21,15 +21,15 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from msgspec.structs import replace
 
 from duly import __version__
 from duly.plugins import Plugin
 from duly.web.auth import Reader
-from duly.web.desk import At
+from duly.web.desk import App
 from duly.web.problems import Problem
-from duly.web.schemas import out
+from duly.web.routing import Router
 from duly.web.screens import SIGN_IN, Dashboard, PanelEntry, screens
 
 FOLDER = Path(__file__).parent / "static"
@@ -40,7 +40,7 @@ IMPORT = re.compile(rb"""(?:^|;)\s*(?:import|export)\b[^"'();]*["'](\.[^"']+)["'
 FOREVER = "public, max-age=31536000, immutable"
 mimetypes.add_type("text/javascript", ".js")
 
-router = APIRouter(tags=["dashboard"])
+router = Router(tags=["dashboard"])
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,9 @@ def _answer(request: Request, file: StaticFile, kept: str) -> Response:
     return Response(file.body, media_type=file.kind, headers=headers)
 
 
-@router.get("/api/dashboard", response_model=out(Dashboard))
-def dashboard(desk: At, principal: Reader) -> Any:
+@router.get("/api/dashboard")
+def dashboard(app: App, principal: Reader) -> Dashboard:
     """What the pages need before they show anything: the screens that you may use, and what is turned on here."""
-    app = desk.app
     has_pending = app.verbs.context.job_settings.pending_enabled
     shown = [
         replace(

@@ -17,11 +17,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from duly import Duly
 from duly.core import codec
 from duly.core.errors import StoreUnavailable
 from duly.core.shown import AuditLine
 from duly.verbs.audit import Tail
-from duly.web.desk import Desk
 from duly.web.routes.queues import line_shown
 
 KEPT = 1_000  # lines that are kept for listeners that are slower than others
@@ -74,8 +74,8 @@ class OncePerTick(Generic[T]):
 class Feed:
     """Lines and depths for all listeners. When the last listener has left, the next one starts a new feed."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, app: Duly) -> None:
+        self.app = app
         self._listeners = 0
         self.is_left = False
         self._tail: Tail | None = None
@@ -102,16 +102,16 @@ class Feed:
 
     def _follow(self) -> RecentLines:
         if self._tail is None:
-            self._tail = Tail(self.desk.app.store, None, None)
+            self._tail = Tail(self.app.store, None, None)
         for place, line in self._tail.look():
             self._number += 1
-            self._lines.append(FeedLine(self._number, line.id, line.actor, _audit_event(self.desk, place, line)))
+            self._lines.append(FeedLine(self._number, line.id, line.actor, _audit_event(self.app, place, line)))
         while len(self._lines) > KEPT:
             self._forgotten = max(self._forgotten, self._lines.popleft().id)
         return RecentLines(tuple(self._lines), self._tail.place, self._forgotten)
 
     def _measure(self) -> Depths:
-        return depths_of(self.desk.app.read.queues(self.desk.app.telemetry.depths()))
+        return depths_of(self.app.read.queues(self.app.telemetry.depths()))
 
 
 class Listener:
@@ -146,14 +146,14 @@ class Listener:
     async def _catch_up(self, recent: RecentLines) -> list[str]:
         """The missed lines, read for this listener alone. Once it has caught up, it joins the feed again."""
         self._is_behind = True
-        tail = self._tail = self._tail or Tail(self.feed.desk.app.store, self._owner, self.place)
+        tail = self._tail = self._tail or Tail(self.feed.app.store, self._owner, self.place)
         lines = await run_in_threadpool(tail.look)
         self.place = tail.place
         if not tail.is_cut and not tail.is_waiting and recent.forgotten <= tail.place:
             self._is_behind, self._tail, self._top = False, None, tail.place
             # Newer lines of the feed come with the next look.
             self._last = recent.lines[0].number - 1 if recent.lines else 0
-        return [_audit_event(self.feed.desk, place, line) for place, line in lines]
+        return [_audit_event(self.feed.app, place, line) for place, line in lines]
 
 
 class Feeds:
@@ -162,9 +162,9 @@ class Feeds:
     def __init__(self) -> None:
         self._feed: Feed | None = None
 
-    def of(self, desk: Desk) -> Feed:
+    def of(self, app: Duly) -> Feed:
         if self._feed is None or self._feed.is_left:
-            self._feed = Feed(desk)
+            self._feed = Feed(app)
         return self._feed
 
 
@@ -188,8 +188,8 @@ def until_next(every: float) -> float:
     return every - time.monotonic() % every
 
 
-def _audit_event(desk: Desk, place: int, line: AuditLine) -> str:
-    return event("audit", line_shown(desk, line), place)
+def _audit_event(app: Duly, place: int, line: AuditLine) -> str:
+    return event("audit", line_shown(app, line), place)
 
 
 def event(name: str, value: Any, place: int) -> str:

@@ -3,64 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends
+from msgspec.structs import asdict
+from pydantic import AfterValidator, StringConstraints
 
 from duly.apps.birthdays import Birthdays, plugin
-from duly.apps.birthdays.greetings import Person, PersonStory
-from duly.apps.birthdays.schemas import PersonEdit, PersonIn
-from duly.core.errors import InputError
+from duly.apps.birthdays.greetings import Leap, Person, PersonStory
 from duly.core.model import Schedule
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Once, Pages, serving, values
-from duly.web.schemas import Name, out, page_of
+from duly.web.desk import App, Pages, masked, serving
+from duly.web.routing import Router, Transaction
+from duly.web.schemas import Model, Name, Page, Word, clean, example
 
-router = APIRouter(tags=["apps"])
+router = Router(tags=["apps"])
 
 Here = Annotated[Birthdays, Depends(serving(plugin))]
+Birthday = Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(clean)]
 
 
-@router.post("/api/people", status_code=201, response_model=out(Person))
-def add_person(new: PersonIn, birthdays: Here, principal: Writer, once: Once) -> Response:
+class PersonIn(Model):
+    model_config = example(
+        id="user-456", firstName="Ana", lastName="Horvat", birthday="1990-03-15", zone="Europe/Zagreb"
+    )
+
+    id: Word
+    first_name: Word
+    last_name: Word
+    birthday: Birthday
+    zone: Word
+    leap: Leap = "feb28"
+
+
+class PersonEdit(Model):
+    model_config = example(zone="America/New_York")
+
+    first_name: Word | None = None
+    last_name: Word | None = None
+    birthday: Birthday | None = None
+    zone: Word | None = None
+    leap: Leap | None = None
+
+
+@router.post("/api/people", status_code=201)
+def add_person(new: PersonIn, birthdays: Here, principal: Writer, connection: Transaction) -> Person:
     """Greet someone every year at nine in the morning of their own time."""
-
-    def act(connection: Any) -> Any:
-        given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
-        owner, actor = principal.owner, principal.user_id
-        return birthdays.add(*given, owner=owner, actor=actor, connection=connection)
-
-    return once(principal, new, act)
+    given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
+    return birthdays.add(*given, owner=principal.owner, actor=principal.user_id, connection=connection)
 
 
-@router.get("/api/people", response_model=page_of(Person))
-def list_people(desk: At, birthdays: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
+@router.get("/api/people")
+def list_people(app: App, birthdays: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[Person]:
     """The people that are yours, in the order in which they were added."""
     owner = owner_for(principal, user_id)
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return desk.app.schedules.page(owner=owner, task=birthdays.task.name, after=after or 0, most=most)
+        return app.schedules.page(owner=owner, task=birthdays.task.name, after=after or 0, most=most)
 
-    return pages.turn(["people", owner], find, lambda row: desk.masked(values(birthdays.seen(row))))
+    return pages.turn(find, lambda row: masked(app, asdict(birthdays.seen(row))))
 
 
-@router.get("/api/people/{person:path}", response_model=out(PersonStory))
-def show_person(person: Name, desk: At, birthdays: Here, principal: Reader, user_id: UserId = None) -> Any:
+@router.get("/api/people/{person:path}")
+def show_person(person: Name, app: App, birthdays: Here, principal: Reader, user_id: UserId = None) -> PersonStory:
     """Someone, with the event to come and those that were."""
     owner = _owner(principal, user_id)
-    found = birthdays.get(person, owner)
-    return desk.masked({**values(found), "events": list(birthdays.events(person, owner=owner))})
+    found = {**asdict(birthdays.get(person, owner)), "events": list(birthdays.events(person, owner=owner))}
+    return PersonStory(**masked(app, found))
 
 
-@router.patch("/api/people/{person:path}", response_model=out(Person))
-def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Writer, user_id: UserId = None) -> Any:
+@router.patch("/api/people/{person:path}")
+def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Writer, user_id: UserId = None) -> Person:
     """Change a name, birthday or zone; the event to come moves along."""
-    fields = {name: getattr(edit, name) for name in edit.model_fields_set if getattr(edit, name) is not None}
-    if not fields:
-        raise InputError("body", "says nothing to change")
     owner = _owner(principal, user_id)
-    return birthdays.change(person, actor=principal.user_id, owner=owner, **fields)
+    return birthdays.change(person, actor=principal.user_id, owner=owner, **edit.changes())
 
 
 @router.delete("/api/people/{person:path}", status_code=204)

@@ -3,40 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query
+from msgspec import Struct
+from pydantic import AfterValidator, Field, StringConstraints
 
+from duly import Duly
 from duly.apps.catalog import Catalog, Product, plan, plugin
-from duly.apps.catalog.capacity import Plan
+from duly.apps.catalog.capacity import MINUTES, MOST, Plan
 from duly.apps.catalog.day import Day
 from duly.apps.catalog.products import Reactivated, SyncStatus
-from duly.apps.catalog.schemas import Imported, PlanIn, ProductIn, ProductsIn, ReactivateAllIn, ReactivateIn
+from duly.core.doc import Doc
 from duly.core.errors import DoesNotExist
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages, serving
+from duly.web.desk import App, Pages, serving
 from duly.web.problems import Problem
-from duly.web.schemas import Name, Word, out, page_of
+from duly.web.routing import Router, Transaction
+from duly.web.schemas import Model, Name, Page, Word, clean, example
 
-router = APIRouter(tags=["apps"])
+router = Router(tags=["apps"])
 
 Here = Annotated[Catalog, Depends(serving(plugin))]
 
 
-@router.post("/api/plan", response_model=out(Plan))
-def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
+class ProductIn(Model):
+    model_config = example(sku="65-12345-1")
+
+    user_id: Word | None = Field(default=None, description="Whose product; others than yourself are for admins.")
+    sku: Word
+
+
+class ProductImport(ProductIn):
+    model_config = example(sku="65-12345-1", hourBucket=7, lastSuccessfulSync="2026-11-30", lastPrice="19.99")
+
+    hour_bucket: int | None = Field(
+        default=None, ge=0, le=100_000, description="Without it, it gets the emptiest slot."
+    )
+    last_successful_sync: date | None = None
+    last_price: Decimal | None = Field(default=None, ge=0, max_digits=30)
+    last_quantity: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    in_stock: bool | None = None
+    last_boeing_hash: Word | None = None
+    consecutive_failures: int = Field(default=0, ge=0, le=1_000_000)
+
+
+class ProductsIn(Model):
+    model_config = example(products=[{"sku": "65-12345-1", "hourBucket": 7}])
+
+    products: list[ProductImport] = Field(min_length=1, max_length=1_000)
+
+
+class Imported(Struct, frozen=True):
+    products: Annotated[int, Doc("How many are new; those already known are unchanged.")]
+
+
+class PlanIn(Model):
+    model_config = example(products=5_000, batch=10, rate=2)
+
+    products: int = Field(default=5_000, ge=0, le=MOST)
+    batch: int = Field(default=10, ge=1, le=MOST, description="Products in a call.")
+    rate: float = Field(default=2, gt=0, le=1e6, allow_inf_nan=False, description="Calls a minute.")
+    slots: int = Field(default=24, ge=1, le=MINUTES, description="Slots a day.")
+    windows: int = Field(default=6, ge=0, le=MINUTES, description="Retry windows a day.")
+    cap: int = Field(default=50, ge=0, le=MOST, description="Products in a retry window.")
+    failure_rate: float = Field(
+        default=0.05, ge=0, lt=1, allow_inf_nan=False, description="Of all calls for a product."
+    )
+
+
+class ReactivateIn(Model):
+    model_config = example(syncNow=True)
+
+    sync_now: bool = Field(default=False, description="Sync it now too, not only from its next slot on.")
+
+
+class ReactivateAllIn(ReactivateIn):
+    model_config = example(cause="duly.outbound.http.TimedOut", syncNow=True)
+
+    cause: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] | None = Field(
+        default=None, description="Only what this deactivated, as the day names it; without it, all."
+    )
+
+
+@router.post("/api/plan")
+def plan_catalog(asked: PlanIn, principal: Reader) -> Plan:
     """What a catalog of so many products costs in calls and minutes, and what gives way first as it grows."""
     return plan(**asked.model_dump())
 
 
-@router.get("/api/catalog/day", response_model=out(Day))
-def show_catalog_day(catalog: Here, principal: Reader, user_id: UserId = None) -> Any:
+@router.get("/api/catalog/day")
+def show_catalog_day(catalog: Here, principal: Reader, user_id: UserId = None) -> Day:
     """Where this day stands, in UTC: each slot, each retry window, the calls that the API allows, and the products."""
     return catalog.day(owner_for(principal, user_id))
 
 
-@router.get("/api/products", response_model=page_of(Product))
+@router.get("/api/products")
 def list_products(
     catalog: Here,
     principal: Reader,
@@ -46,7 +111,7 @@ def list_products(
     active: Annotated[bool | None, Query(description="false: those that were deactivated or paused.")] = None,
     q: Annotated[Word | None, Query(description="A part of a SKU, or of its user's id.")] = None,
     user_id: UserId = None,
-) -> Any:
+) -> Page[Product]:
     """The products that are yours and fit, by id."""
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"sync_status": status, "hour_bucket": slot, "is_active": active, "text": q}
@@ -54,79 +119,67 @@ def list_products(
     def find(after: int | None, most: int) -> Sequence[Product]:
         return catalog.products(owner=owner, after=after or 0, most=most, **filters)
 
-    return pages.turn(["products", owner, filters], find)
+    return pages.turn(find)
 
 
-@router.post("/api/products", status_code=201, response_model=out(Product))
-def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, once: Once) -> Response:
+@router.post("/api/products", status_code=201)
+def publish_product(new: ProductIn, app: App, catalog: Here, principal: Writer, connection: Transaction) -> Product:
     """Sync a product every day; publishing twice is publishing once."""
-
-    def act(connection: Any) -> Any:
-        user_id = _whose(principal, new.user_id)
-        owner = None if principal.owner is None else user_id
-        product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
-        _check_owner(desk, principal, product.id, new.sku, connection)
-        return product
-
-    return once(principal, new, act)
+    user_id = _whose(principal, new.user_id)
+    owner = None if principal.owner is None else user_id
+    product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
+    _check_owner(app, principal, product.id, new.sku, connection)
+    return product
 
 
-@router.post("/api/products/import", status_code=201, response_model=out(Imported))
-def import_products(new: ProductsIn, catalog: Here, principal: Writer, once: Once) -> Response:
+@router.post("/api/products/import", status_code=201)
+def import_products(new: ProductsIn, catalog: Here, principal: Writer, connection: Transaction) -> Imported:
     """Take products over from another system, with their slots and what they looked like: a thousand at a time."""
     rows = [
         {**row.model_dump(exclude_unset=True), "user_id": _whose(principal, row.user_id)} for row in new.products
     ]  # fmt: skip
-
-    def act(connection: Any) -> Any:
-        is_owned = principal.owner is not None
-        return Imported(catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection))
-
-    return once(principal, new, act)
+    is_owned = principal.owner is not None
+    return Imported(catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection))
 
 
-@router.post("/api/products/reactivate", response_model=out(Reactivated))
+@router.post("/api/products/reactivate")
 def reactivate_products(
-    catalog: Here, principal: Writer, once: Once, asked: ReactivateAllIn | None = None, user_id: UserId = None
-) -> Response:
+    catalog: Here,
+    principal: Writer,
+    connection: Transaction,
+    asked: ReactivateAllIn | None = None,
+    user_id: UserId = None,
+) -> Reactivated:
     """Reactivate the products that one cause deactivated, or all of them: a thousand at a time; `isMore`: ask again."""
-    said = asked or ReactivateAllIn()
+    given = asked or ReactivateAllIn()
     owner = owner_for(principal, user_id)
-    return once(
-        principal,
-        asked,
-        lambda connection: catalog.reactivate_all(
-            said.cause, sync_now=said.sync_now, owner=owner, who=principal, connection=connection
-        ),
+    return catalog.reactivate_all(
+        given.cause, sync_now=given.sync_now, owner=owner, who=principal, connection=connection
     )
 
 
-@router.post("/api/products/{sku:path}/reactivate", response_model=out(Product))
+@router.post("/api/products/{sku:path}/reactivate")
 def reactivate_product(
     sku: Name,
-    desk: At,
+    app: App,
     catalog: Here,
     principal: Writer,
-    once: Once,
+    connection: Transaction,
     asked: ReactivateIn | None = None,
     user_id: UserId = None,
-) -> Response:
+) -> Product:
     """Have a product synced again that was deactivated after failures in a row, with `syncNow` at once."""
     owner = _whose(principal, user_id)
-
-    def act(connection: Any) -> Any:
-        _check_owner(desk, principal, catalog.product(owner, sku, connection).id, sku, connection)
-        is_now = asked is not None and asked.sync_now
-        return catalog.reactivate(owner, sku, principal.user_id, sync_now=is_now, connection=connection)
-
-    return once(principal, asked, act)
+    _check_owner(app, principal, catalog.product(owner, sku, connection).id, sku, connection)
+    is_now = asked is not None and asked.sync_now
+    return catalog.reactivate(owner, sku, principal.user_id, sync_now=is_now, connection=connection)
 
 
 @router.delete("/api/products/{sku:path}", status_code=204)
-def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user_id: UserId = None) -> None:
+def withdraw_product(sku: Name, app: App, catalog: Here, principal: Writer, user_id: UserId = None) -> None:
     """Withdraw a product: it is synced no more."""
     user_id = _whose(principal, user_id)
-    _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
+    _check_owner(app, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)
 
 
@@ -139,6 +192,6 @@ def _whose(principal: Principal, user_id: str | None) -> str:
     return str(user_id)
 
 
-def _check_owner(desk: Desk, principal: Principal, schedule_id: int, sku: str, connection: Any = None) -> None:
-    if desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection) is None:
+def _check_owner(app: Duly, principal: Principal, schedule_id: int, sku: str, connection: Any = None) -> None:
+    if app.schedules.owned_one(schedule_id, owner_for(principal, None), connection) is None:
         raise DoesNotExist(f"there is no product {sku!r:.80}")

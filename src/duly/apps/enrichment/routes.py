@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from duly.apps.enrichment import plugin
 from duly.apps.enrichment.lookups import Enrichment
 from duly.apps.enrichment.searches import SearchEvent
 from duly.web.auth import Reader
 from duly.web.desk import Pages, serving
-from duly.web.schemas import Id, page_of
+from duly.web.routing import Router
+from duly.web.schemas import Id, Page
 
-router = APIRouter(tags=["apps"])
+router = Router(tags=["apps"])
 
 Here = Annotated[Enrichment, Depends(serving(plugin))]
 
 
-@router.get("/api/jobs/{job_id}/events", response_model=page_of(SearchEvent))
-def list_job_events(job_id: Id, enrichment: Here, principal: Reader, pages: Pages) -> Any:
+@router.get("/api/jobs/{job_id}/events")
+def list_job_events(job_id: Id, enrichment: Here, principal: Reader, pages: Pages) -> Page[SearchEvent]:
     """Every look-up for the rows of a job: in which words, at which retailer, how it ended and how long it took."""
 
     def find(after: int | None, most: int) -> Sequence[SearchEvent]:
         return enrichment.events(job_id, after or 0, most, principal)
 
-    return pages.turn(["job events", job_id], find)
+    return pages.turn(find)

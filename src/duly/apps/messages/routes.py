@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from duly.apps.messages import plugin
 from duly.apps.messages.schemas import MessageDrift, MessageEdit, MessageSend, MessageStory, ShownMessage
@@ -14,27 +14,27 @@ from duly.apps.messages.service import MessageRetry
 from duly.core.errors import InputError
 from duly.core.shown import Row
 from duly.web.auth import Reader, Writer, owner_for
-from duly.web.desk import At, Once, Pages, serving
-from duly.web.schemas import Id, State, WordFilter, out, page_of
-from duly.web.schemas.items import Changed
+from duly.web.desk import App, Pages, masked, serving
+from duly.web.routing import Router, Transaction
+from duly.web.schemas import Changed, Id, Page, State, WordFilter
 
-router = APIRouter(prefix="/api/messages", tags=["messages"])
+router = Router(prefix="/api/messages", tags=["messages"])
 
 BYTES = "application/octet-stream"
 
 Here = Annotated[MessageRetry, Depends(serving(plugin))]
 
 
-@router.get("", response_model=page_of(ShownMessage))
+@router.get("")
 def list_messages(
-    desk: At,
+    app: App,
     messages: Here,
     principal: Reader,
     pages: Pages,
     state: Annotated[State | None, Query()] = None,
     queue: WordFilter = None,
     message_id: Annotated[str | None, Query(alias="messageId", pattern=r"^\S{1,200}$")] = None,
-) -> Any:
+) -> Page[ShownMessage]:
     """Messages that wait, were sent back or are in review, newest first."""
     owner = owner_for(principal, None)
     queries = messages.queries
@@ -42,15 +42,14 @@ def list_messages(
     def find(before: int | None, most: int) -> Sequence[Row]:
         return queries.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=most)
 
-    bound = ["messages", owner, state, queue, message_id]
-    return pages.turn(bound, find, lambda row: desk.masked(queries.shown(row, True)))
+    return pages.turn(find, lambda row: masked(app, queries.shown(row, True)))
 
 
-@router.get("/drift", response_model=out(MessageDrift))
-def show_drift(messages: Here, principal: Reader, minutes: Annotated[int, Query(ge=1, le=1_440)] = 60) -> Any:
+@router.get("/drift")
+def show_drift(messages: Here, principal: Reader, minutes: Annotated[int, Query(ge=1, le=1_440)] = 60) -> MessageDrift:
     """How late messages were published again in the last minutes, against their time; of the newest rows only."""
     found = messages.queries.drift(owner_for(principal, None), minutes)
-    return {"points": [(each.at, each.mean_seconds, each.most_seconds, each.items) for each in found]}
+    return MessageDrift([[each.at, each.mean_seconds, each.most_seconds, each.items] for each in found])
 
 
 @router.get("/{item_id}/payload", response_class=Response, responses={200: {"content": {BYTES: {}}}})
@@ -61,35 +60,31 @@ def download_payload(item_id: Id, messages: Here, principal: Reader) -> Response
     return Response(body, media_type=BYTES, headers=headers)
 
 
-@router.get("/{item_id}", response_model=out(MessageStory))
-def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> Any:
+@router.get("/{item_id}")
+def show_message(item_id: Id, app: App, messages: Here, principal: Reader) -> MessageStory:
     """One message with its story, its properties and a look at its payload."""
     shown = messages.queries.shown(messages.review.find(principal, item_id))
-    return {**desk.masked(shown), "tries": desk.app.read.story(item_id).tries}
+    return MessageStory(**{**masked(app, shown), "tries": app.read.story(item_id).tries})
 
 
-@router.patch("/{item_id}", response_model=out(MessageStory))
-def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, principal: Writer) -> Any:
+@router.patch("/{item_id}")
+def edit_message(item_id: Id, edit: MessageEdit, app: App, messages: Here, principal: Writer) -> MessageStory:
     """Another queue, payload or headers, for a message that waits or is in review."""
     messages.review.edit(item_id, **_changes(edit), who=principal)
-    return show_message(item_id, desk, messages, principal)
+    return show_message(item_id, app, messages, principal)
 
 
-@router.post("/{item_id}/send", response_model=out(Changed))
+@router.post("/{item_id}/send")
 def send_message(
-    item_id: Id, messages: Here, principal: Writer, once: Once, edit: MessageSend | None = None
-) -> Response:
+    item_id: Id, messages: Here, principal: Writer, connection: Transaction, edit: MessageSend | None = None
+) -> Changed:
     """Publish it now, whatever its count: to its queue or another, as it is or changed.
 
     With `replay`, what was published or cancelled already is published again as a message of its own, whose id is the
     answer.
     """
-
-    def act(connection: Any) -> Any:
-        changes = {**_changes(edit), "replay": edit.replay} if edit else {}
-        return Changed([messages.review.resend(item_id, **changes, who=principal, connection=connection)])
-
-    return once(principal, edit, act)
+    changes = {**_changes(edit), "replay": edit.replay} if edit else {}
+    return Changed([messages.review.resend(item_id, **changes, who=principal, connection=connection)])
 
 
 def _changes(edit: MessageEdit) -> dict[str, Any]:

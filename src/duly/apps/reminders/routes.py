@@ -5,40 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
+from msgspec.structs import asdict
+from pydantic import AfterValidator, StringConstraints
 
+from duly import Duly
 from duly.apps.reminders import Reminders, Status, plugin
 from duly.apps.reminders.calls import Reminder
-from duly.apps.reminders.schemas import ReminderEdit, ReminderIn
-from duly.core.errors import InputError
 from duly.core.model import Placed
 from duly.core.shown import Row
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages, placed_status, serving, values
-from duly.web.schemas import Id, Moment, out, page_of
-from duly.web.schemas.items import Changed, ReasonIn
+from duly.web.desk import App, Pages, masked, serving
+from duly.web.routing import Once, Router, Transaction
+from duly.web.schemas import Changed, Id, Key, Model, Moment, Page, clean, example, out
+from duly.web.schemas.items import ReasonIn
 
-router = APIRouter(tags=["apps"])
+router = Router(tags=["apps"])
 
 Here = Annotated[Reminders, Depends(serving(plugin))]
+PhoneText = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
+MessageText = Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
 
 
-@router.post("/api/reminders", status_code=201, response_model=out(Placed), responses={200: {"model": out(Placed)}})
-def schedule_reminder(new: ReminderIn, desk: At, reminders: Here, principal: Writer, once: Once) -> Response:
-    """Have a phone called at a time and told something. 200: the key has this reminder already."""
+class ReminderIn(Model):
+    model_config = example(phone="+385 1 234 567", message="Dentist at 9", at="2026-12-01T09:00:00+01:00")
 
-    def act(connection: Any) -> Any:
-        key = principal.scoped(new.key) if new.key is not None else None
-        made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
-        return desk.app.verbs.items.put(principal, made, connection)
-
-    return once(principal, new, act, status=placed_status)
+    phone: PhoneText
+    message: MessageText
+    at: Moment
+    name: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] = ""
+    key: Key | None = None
 
 
-@router.get("/api/reminders", response_model=page_of(Reminder))
+class ReminderEdit(Model):
+    model_config = example(at="2026-12-01T10:00:00+01:00")
+
+    at: Moment | None = None
+    phone: PhoneText | None = None
+    message: MessageText | None = None
+    name: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] | None = None
+
+
+@router.post("/api/reminders", status_code=201)
+def schedule_reminder(
+    new: ReminderIn, app: App, reminders: Here, principal: Writer, connection: Transaction
+) -> Placed[Any]:
+    """Call a phone at a time and read out a message. 200: the key has this reminder already."""
+    key = principal.scoped(new.key) if new.key is not None else None
+    made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
+    return app.verbs.items.put(principal, made, connection)
+
+
+@router.get("/api/reminders")
 def list_reminders(
-    desk: At,
+    app: App,
     reminders: Here,
     principal: Reader,
     pages: Pages,
@@ -46,49 +67,46 @@ def list_reminders(
     since: Annotated[Moment | None, Query(alias="from", description="To be called then or later.")] = None,
     until: Annotated[Moment | None, Query(alias="to", description="To be called before then.")] = None,
     user_id: UserId = None,
-) -> Any:
+) -> Page[Reminder]:
     """The reminders that are yours and fit, newest first, without their tries."""
     owner = owner_for(principal, user_id)
 
     def find(before: int | None, most: int) -> Sequence[Row]:
         return reminders.page(owner, state, since=since, until=until, before=before, most=most)
 
-    bound = ["reminders", owner, state, str(since), str(until)]
-    return pages.turn(bound, find, lambda row: desk.masked(values(reminders.seen(row))))
+    return pages.turn(find, lambda row: Reminder(**masked(app, asdict(reminders.seen(row)))))
 
 
-@router.get("/api/reminders/{reminder_id}", response_model=out(Reminder))
-def show_reminder(reminder_id: Id, desk: At, reminders: Here, principal: Reader) -> Any:
+@router.get("/api/reminders/{reminder_id}")
+def show_reminder(reminder_id: Id, app: App, reminders: Here, principal: Reader) -> Reminder:
     """Where a reminder stands."""
-    return _shown(desk, reminders, principal, reminder_id)
+    return _shown(app, reminders, principal, reminder_id)
 
 
-@router.patch("/api/reminders/{reminder_id}", response_model=out(Reminder))
-def edit_reminder(reminder_id: Id, edit: ReminderEdit, desk: At, reminders: Here, principal: Writer) -> Any:
+@router.patch("/api/reminders/{reminder_id}")
+def edit_reminder(reminder_id: Id, edit: ReminderEdit, app: App, reminders: Here, principal: Writer) -> Reminder:
     """Another time, phone, message or name for a reminder that waits or has failed."""
-    said = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
-    if not said:
-        raise InputError("body", "says nothing to change")
-    desk.app.verbs.items.find(principal, reminder_id)
-    reminders.edit(reminder_id, **said, who=principal)
-    return _shown(desk, reminders, principal, reminder_id)
+    changes = edit.changes()
+    app.verbs.items.find(principal, reminder_id)
+    reminders.edit(reminder_id, **changes, who=principal)
+    return _shown(app, reminders, principal, reminder_id)
 
 
 @router.post("/api/reminders/{reminder_id}/cancel", response_model=out(Changed))
 def cancel_reminder(
-    reminder_id: Id, desk: At, reminders: Here, principal: Writer, once: Once, reason: ReasonIn | None = None
+    reminder_id: Id, app: App, reminders: Here, principal: Writer, once: Once, body: ReasonIn | None = None
 ) -> Response:
     """Call no more; also while it is being called."""
-    desk.app.verbs.items.find(principal, reminder_id)
+    app.verbs.items.find(principal, reminder_id)
     found = reminders.get(reminder_id)
 
-    def act(connection: Any) -> Any:
-        said = reason.reason if reason else ""
-        return Changed(desk.app.verbs.items.cancel(principal, found.id, reason=said, connection=connection))
+    def act(connection: Any) -> Changed:
+        reason = body.reason if body else ""
+        return Changed(app.verbs.items.cancel(principal, found.id, reason=reason, connection=connection))
 
-    return once(principal, reason, act)
+    return once(body, act)
 
 
-def _shown(desk: Desk, reminders: Reminders, principal: Principal, reminder_id: int) -> Any:
-    desk.app.verbs.items.find(principal, reminder_id)
-    return desk.masked(values(reminders.get(reminder_id)))
+def _shown(app: Duly, reminders: Reminders, principal: Principal, reminder_id: int) -> Reminder:
+    app.verbs.items.find(principal, reminder_id)
+    return Reminder(**masked(app, asdict(reminders.get(reminder_id))))

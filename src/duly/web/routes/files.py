@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from itertools import chain
 from typing import Annotated, Any, BinaryIO, Literal, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from duly import Duly
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.results import FilePreview, JobField, JobTypeInfo, MendReport, RowInError, ScanReport
@@ -23,21 +24,14 @@ from duly.intake.intake import FileOptions, kept_by
 from duly.intake.mending import mend, mend_row, refused
 from duly.intake.types import JobType as Type
 from duly.web.auth import Admin, Reader, Writer
-from duly.web.desk import At, Desk, IdempotencyKey, Once, Pages
+from duly.web.desk import App, Pages, masked
 from duly.web.problems import Problem
-from duly.web.schemas import Id, out, page_of
-from duly.web.schemas.jobs import (
-    FileOptionsIn,
-    JobIn,
-    JobMade,
-    JobType,
-    MendedRow,
-    RowMendIn,
-    ScanIn,
-)
+from duly.web.routing import IdempotencyKey, Router, Transaction
+from duly.web.schemas import Id, Page
+from duly.web.schemas.jobs import FileOptionsIn, JobIn, JobMade, JobType, MendedRow, RowMendIn, ScanIn
 from duly.web.uploads import UPLOADED, Form, Sink, receive
 
-router = APIRouter(tags=["jobs"])
+router = Router(tags=["jobs"])
 
 # The largest JSON body. Files are sent as forms.
 JSON_MOST = 64 * 1024
@@ -60,17 +54,16 @@ _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}, MED
 Format = Annotated[Literal["xlsx", "csv"], Query()]
 
 
-@router.post("/api/jobs", status_code=201, response_model=out(JobMade), openapi_extra=_CREATED)
+@router.post("/api/jobs", status_code=201, openapi_extra=_CREATED)
 async def create_job(
-    request: Request, desk: At, principal: Writer, job_type: JobType = None, idempotency_key: IdempotencyKey = None
-) -> Any:
+    request: Request, app: App, principal: Writer, job_type: JobType = None, idempotency_key: IdempotencyKey = None
+) -> JobMade:
     """Create a job from a file: sent as the field `file` of a form, or given by its address.
 
     The file is stored as it is, and a worker reads it later. A repeated Idempotency-Key with the same file or address
     and the same type returns the same job.
     Only admins, and the owner of jobs created from scanned files, may give an address.
     """
-    app = desk.app
     key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
     origin = {"key": key, "ip_address": request.client.host if request.client else None}
     if not _is_form(request):
@@ -100,13 +93,13 @@ async def create_job(
     return JobMade(job.id)
 
 
-@router.post("/api/jobs/preview", response_model=out(FilePreview), openapi_extra=_SEEN)
-async def preview_job(request: Request, desk: At, principal: Writer, job_type: JobType = None) -> Any:
+@router.post("/api/jobs/preview", openapi_extra=_SEEN)
+async def preview_job(request: Request, app: App, principal: Writer, job_type: JobType = None) -> FilePreview:
     """Preview a file: how its first rows would be read, and which column is which field. Nothing is stored."""
-    async with _spooled(request, desk) as (spool, form):
+    async with _spooled(request, app) as (spool, form):
         given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
         return await run_in_threadpool(
-            desk.app.intake.preview,
+            app.intake.preview,
             principal,
             spool,
             form.filename or "",
@@ -115,67 +108,65 @@ async def preview_job(request: Request, desk: At, principal: Writer, job_type: J
         )
 
 
-@router.get("/api/jobs/types", response_model=page_of(JobTypeInfo))
-def list_job_types(desk: At, principal: Reader, pages: Pages) -> Any:
+@router.get("/api/jobs/types")
+def list_job_types(app: App, principal: Reader, pages: Pages) -> Page[JobTypeInfo]:
     """The types of jobs by name, with the fields that columns of a file are mapped to."""
 
     def find(after: str | None, most: int) -> list[Type]:
-        return [each for name, each in sorted(desk.app.job_types.items()) if name > (after or "")][:most]
+        return [each for name, each in sorted(app.job_types.items()) if name > (after or "")][:most]
 
-    return pages.turn(["job types"], find, _type_info, lambda each: each.name)
+    return pages.turn(find, _type_info, lambda each: each.name)
 
 
-@router.get("/api/jobs/{job_id}/rows/{row}", response_model=out(RowInError))
-def show_refused_row(job_id: Id, row: Id, desk: At, principal: Reader) -> Any:
+@router.get("/api/jobs/{job_id}/rows/{row}")
+def show_refused_row(job_id: Id, row: Id, app: App, principal: Reader) -> RowInError:
     """One row in error with its original values, for correction."""
-    found = refused(desk.app.intake, principal, job_id, row)
-    return replace(found, values=desk.masked(found.values))
+    found = refused(app.intake, principal, job_id, row)
+    return replace(found, values=masked(app, found.values))
 
 
-@router.post("/api/jobs/{job_id}/rows/{row}/mend", response_model=out(MendedRow))
-def mend_row_of_job(job_id: Id, row: Id, body: RowMendIn, desk: At, principal: Writer, once: Once) -> Response:
+@router.post("/api/jobs/{job_id}/rows/{row}/mend")
+def mend_row_of_job(
+    job_id: Id, row: Id, body: RowMendIn, app: App, principal: Writer, connection: Transaction
+) -> MendedRow:
     """Try one row in error again with corrected values."""
-
-    def act(connection: Any) -> Any:
-        mend_row(desk.app.intake, principal, job_id, row, body.values, connection)
-        return MendedRow(row)
-
-    return once(principal, body, act)
+    mend_row(app.intake, principal, job_id, row, body.values, connection)
+    return MendedRow(row)
 
 
-@router.post("/api/jobs/{job_id}/mend", response_model=out(MendReport), openapi_extra=_SENT)
-async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) -> Any:
+@router.post("/api/jobs/{job_id}/mend", openapi_extra=_SENT)
+async def mend_job(job_id: Id, request: Request, app: App, principal: Writer) -> MendReport:
     """Upload corrected rejects: each row is tried again in place of the row in error with the same number."""
-    await run_in_threadpool(desk.app.verbs.jobs.get, principal, job_id)
-    async with _spooled(request, desk) as (spool, form):
-        return await run_in_threadpool(mend, desk.app.intake, principal, job_id, spool, form.filename or "")
+    await run_in_threadpool(app.verbs.jobs.get, principal, job_id)
+    async with _spooled(request, app) as (spool, form):
+        return await run_in_threadpool(mend, app.intake, principal, job_id, spool, form.filename or "")
 
 
 @router.post("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
-def export_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
+def export_job(job_id: Id, app: App, principal: Reader, format: Format = "xlsx") -> Response:
     """All rows with their input and result, as a file that is written while it is sent."""
-    return _file(job_id, format, desk.app.exports.whole(principal, job_id, format), "")
+    return _file(job_id, format, app.exports.whole(principal, job_id, format), "")
 
 
 @router.get("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
-def download_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
+def download_job(job_id: Id, app: App, principal: Reader, format: Format = "xlsx") -> Response:
     """The same as a GET, for links."""
-    return export_job(job_id, desk, principal, format)
+    return export_job(job_id, app, principal, format)
 
 
 @router.get("/api/jobs/{job_id}/rejects", response_class=StreamingResponse, responses=_FILES)
-def download_rejects(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
+def download_rejects(job_id: Id, app: App, principal: Reader, format: Format = "xlsx") -> Response:
     """The rows in error with their original columns and the reason, for correction."""
-    return _file(job_id, format, desk.app.exports.rejects(principal, job_id, format), "-rejects")
+    return _file(job_id, format, app.exports.rejects(principal, job_id, format), "-rejects")
 
 
-@router.post("/api/ingestion/scan", response_model=out(ScanReport))
-def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any:
+@router.post("/api/ingestion/scan")
+def scan_sources(app: App, principal: Admin, asked: ScanIn | None = None) -> ScanReport:
     """Scan the inbox and the allowed sources, and create one job for each new file.
 
     Scanning again is safe. If there is too much for one request, a worker continues.
     """
-    return desk.app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
+    return app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
 
 
 def _type_info(each: Type) -> JobTypeInfo:
@@ -219,12 +210,12 @@ class _Bounded:
 
 
 @asynccontextmanager
-async def _spooled(request: Request, desk: Desk) -> AsyncIterator[tuple[BinaryIO, Form]]:
+async def _spooled(request: Request, app: Duly) -> AsyncIterator[tuple[BinaryIO, Form]]:
     """The file of a form in a temporary file, for the length of the block."""
     if not _is_form(request):
         raise Problem(415, "send the file as the field `file` of a form")
     with tempfile.TemporaryFile() as spool:
-        form = await _received(request, _Bounded(spool, desk.app.intake.settings.upload_max_bytes))
+        form = await _received(request, _Bounded(spool, app.intake.settings.upload_max_bytes))
         yield cast(BinaryIO, spool), form
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from operator import attrgetter
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query
 
 from duly.core.errors import InputError
 from duly.core.model import Status
@@ -14,70 +14,57 @@ from duly.core.results import Kickoff
 from duly.core.shown import JobItem, JobRow, PendingItem, RowCounts
 from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Once, Pages
+from duly.web.desk import App, Pages, masked
 from duly.web.problems import Problem
-from duly.web.schemas import BIG, Id, Moment, out, page_of
-from duly.web.schemas.jobs import (
-    CancelIn,
-    GridLine,
-    InputSummary,
-    JobType,
-    PendingLine,
-    Reprocessed,
-    ReprocessIn,
-)
+from duly.web.routing import Router, Transaction
+from duly.web.schemas import BIG, Id, Moment, Page
+from duly.web.schemas.items import ReasonIn
+from duly.web.schemas.jobs import GridLine, InputSummary, JobType, PendingLine, Reprocessed, ReprocessIn
 
-router = APIRouter(tags=["jobs"])
+router = Router(tags=["jobs"])
 
 Statuses = Annotated[
     str | None, Query(max_length=200, description=f"Some of {', '.join(STATUSES)}, separated by commas; default: all.")
 ]
 
 
-@router.get("/api/jobs", response_model=page_of(JobRow))
+@router.get("/api/jobs")
 def list_jobs(
-    desk: At,
-    principal: Reader,
-    pages: Pages,
-    user_id: UserId = None,
-    job_type: JobType = None,
-) -> Any:
+    app: App, principal: Reader, pages: Pages, user_id: UserId = None, job_type: JobType = None
+) -> Page[JobRow]:
     """Jobs, the newest first."""
-    owner, jobs = owner_for(principal, user_id), desk.app.verbs.jobs
-    return pages.turn(
-        ["jobs", owner, job_type], lambda before, most: jobs.page(principal, owner, job_type, before, most)
-    )
+    owner, jobs = owner_for(principal, user_id), app.verbs.jobs
+    return pages.turn(lambda before, most: jobs.page(principal, owner, job_type, before, most))
 
 
-@router.get("/api/jobs/{job_id}", response_model=out(JobRow))
-def show_job(job_id: Id, desk: At, principal: Reader) -> Any:
+@router.get("/api/jobs/{job_id}")
+def show_job(job_id: Id, app: App, principal: Reader) -> JobRow:
     """One job with its counts and progress."""
-    return desk.app.verbs.jobs.show(principal, job_id)
+    return app.verbs.jobs.show(principal, job_id)
 
 
-@router.get("/api/jobs/{job_id}/items", response_model=page_of(GridLine))
+@router.get("/api/jobs/{job_id}/items")
 def list_job_items(
     job_id: Id,
-    desk: At,
+    app: App,
     principal: Reader,
     pages: Pages,
     status: Annotated[Status | None, Query()] = None,
     statuses: Statuses = None,
     page: Annotated[int | None, Query(ge=1, le=10_000_000, description="By row number; for all rows.")] = None,
     sort: Annotated[Literal["row", "updatedAt"] | None, Query(description="Default: row, where all are asked.")] = None,
-) -> Any:
+) -> Page[GridLine]:
     """Rows of a job: all in the order of the file, or rows of some statuses by their last change."""
-    rows = desk.app.verbs.job_rows
+    rows = app.verbs.job_rows
     chosen = _statuses(statuses, status)
 
     def grid_line(item: JobItem) -> GridLine:
-        return GridLine(**_line(item), result=desk.masked(item.result))
+        return GridLine(**_line(item), result=masked(app, item.result))
 
     if (sort or ("updatedAt" if chosen else "row")) == "updatedAt":
         if page is not None:
             raise InputError("page", "works only for all rows in the order of the file; use `after` here")
         return pages.turn(
-            ["job items", job_id, chosen],
             lambda after, most: rows.page(principal, job_id, chosen or STATUSES, _place(after), most),
             grid_line,
             _stands,
@@ -86,136 +73,115 @@ def list_job_items(
         raise InputError("sort", "row cannot be combined with statuses; leave one of them out")
     before = None if page is None else (page - 1) * pages.size
     return pages.turn(
-        ["job rows", job_id],
         lambda after, most: rows.by_number(principal, job_id, (after or 0) if before is None else before, most),
         grid_line,
         attrgetter("row_no"),
     )
 
 
-@router.get("/api/jobs/{job_id}/counts", response_model=out(RowCounts))
-def count_job_items(job_id: Id, desk: At, principal: Reader) -> Any:
+@router.get("/api/jobs/{job_id}/counts")
+def count_job_items(job_id: Id, app: App, principal: Reader) -> RowCounts:
     """How many rows of a job there are, by status."""
-    return desk.app.verbs.job_rows.counts_of(principal, job_id)
-
-
-class _Pending(NamedTuple):
-    """Which rows of all jobs to list."""
-
-    job_type: str | None
-    job_ids: tuple[int, ...]
-    since: datetime | None
-    until: datetime | None
+    return app.verbs.job_rows.counts_of(principal, job_id)
 
 
 async def _pending(
-    desk: At,
+    app: App,
+    principal: Reader,
+    user_id: UserId = None,
     job_type: JobType = None,
     job_id: Annotated[
         str | None, Query(alias="jobId", max_length=2_000, description="Only rows of these jobs, separated by commas.")
     ] = None,
     since: Annotated[Moment | None, Query(alias="from", description="When they changed last.")] = None,
     until: Annotated[Moment | None, Query(alias="to")] = None,
-) -> _Pending:
-    if not desk.app.verbs.context.job_settings.pending_enabled:
+) -> dict[str, Any]:
+    """Which rows of all jobs are meant, as options of verbs."""
+    if not app.verbs.context.job_settings.pending_enabled:
         raise Problem(404, "the list of pending rows is off; turn it on with the setting pending_enabled")
     given = [part.strip() for part in (job_id or "").split(",") if part.strip()]
     if strange := next((part for part in given if not part.isdecimal() or not 1 <= int(part) <= BIG), None):
         raise InputError("jobId", f"must be ids of jobs, separated by commas, got {strange!r:.50}")
     if since is not None and until is not None and since >= until:
         raise InputError("to", "must be later than from")
-    return _Pending(job_type, tuple(sorted({int(part) for part in given})), since, until)
-
-
-Meant = Annotated[_Pending, Depends(_pending)]
-
-
-@router.get("/api/pending", response_model=page_of(PendingLine))
-def list_pending(
-    desk: At, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None, user_id: UserId = None
-) -> Any:
-    """Rows of all jobs that wait or are being processed, oldest change first. See the setting pending_enabled."""
+    ids = tuple(sorted({int(part) for part in given}))
     owner = owner_for(principal, user_id)
+    return {"owner": owner, "job_type": job_type, "job_ids": ids, "since": since, "until": until}
+
+
+Meant = Annotated[dict[str, Any], Depends(_pending)]
+
+
+@router.get("/api/pending")
+def list_pending(
+    app: App, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None
+) -> Page[PendingLine]:
+    """Rows of all jobs that wait or are being processed, oldest change first. See the setting pending_enabled."""
     chosen = _statuses(statuses) or ("PENDING", "PROCESSING")
     if "DONE" in chosen:
         raise InputError("statuses", "DONE rows are not pending; list the rows of their job instead")
-    rows = desk.app.verbs.job_rows
 
     def find(after: Any, most: int) -> list[PendingItem]:
-        return rows.pending(
-            principal, owner, chosen, meant.job_type, _place(after), most, job_ids=meant.job_ids, since=meant.since,
-            until=meant.until,
-        )  # fmt: skip
+        return app.verbs.job_rows.pending(principal, statuses=chosen, after=_place(after), most=most, **meant)
 
-    return pages.turn(["pending", owner, chosen, *meant], find, _pending_line, _stands)
+    return pages.turn(find, _pending_line, _stands)
 
 
-@router.get("/api/pending/counts", response_model=out(RowCounts))
-def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = None) -> Any:
+@router.get("/api/pending/counts")
+def count_pending(app: App, principal: Reader, meant: Meant) -> RowCounts:
     """How many rows of all jobs there are, by status. See the setting pending_enabled."""
-    return desk.app.verbs.job_rows.counts(
-        principal, owner_for(principal, user_id), meant.job_type, job_ids=meant.job_ids, since=meant.since,
-        until=meant.until,
-    )  # fmt: skip
+    return app.verbs.job_rows.counts(principal, **meant)
 
 
-@router.post("/api/jobs/{job_id}/pause", response_model=out(JobRow))
-def pause_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
+@router.post("/api/jobs/{job_id}/pause")
+def pause_job(job_id: Id, app: App, principal: Writer, connection: Transaction) -> JobRow:
     """Start no more rows of a job until it is resumed. Rows that are running continue."""
-    return once(principal, None, lambda connection: desk.app.verbs.jobs.pause(principal, job_id, connection=connection))
+    return app.verbs.jobs.pause(principal, job_id, connection=connection)
 
 
-@router.post("/api/jobs/{job_id}/resume", response_model=out(JobRow))
-def resume_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
+@router.post("/api/jobs/{job_id}/resume")
+def resume_job(job_id: Id, app: App, principal: Writer, connection: Transaction) -> JobRow:
     """Resume a paused job."""
-    return once(
-        principal, None, lambda connection: desk.app.verbs.jobs.resume(principal, job_id, connection=connection)
-    )
+    return app.verbs.jobs.resume(principal, job_id, connection=connection)
 
 
-@router.post("/api/jobs/{job_id}/kickoff", response_model=out(Kickoff))
+@router.post("/api/jobs/{job_id}/kickoff")
 def kick_off_job(
     job_id: Id,
-    desk: At,
+    app: App,
     principal: Writer,
     duration_ms: Annotated[int, Query(alias="durationMs", ge=100, le=20_000)] = 5_000,
-) -> Any:
+) -> Kickoff:
     """Process rows of a job inside this request, for this long or until none is left."""
-    return desk.app.kickoffs.run(principal, job_id, duration_ms / 1_000)
+    return app.kickoffs.run(principal, job_id, duration_ms / 1_000)
 
 
-@router.post("/api/jobs/{job_id}/cancel", response_model=out(JobRow))
-def cancel_job(job_id: Id, desk: At, principal: Writer, once: Once, body: CancelIn | None = None) -> Response:
+@router.post("/api/jobs/{job_id}/cancel")
+def cancel_job(
+    job_id: Id, app: App, principal: Writer, connection: Transaction, body: ReasonIn | None = None
+) -> JobRow:
     """Cancel a job: no more rows are read or started, and rows that have not ended are cancelled in the background."""
-
-    def act(connection: Any) -> Any:
-        reason = body.reason if body else ""
-        return desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
-
-    return once(principal, body, act)
+    return app.verbs.jobs.cancel(principal, job_id, body.reason if body else "", connection=connection)
 
 
-@router.post("/api/jobs/{job_id}/reprocess", response_model=out(Reprocessed))
-def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: ReprocessIn | None = None) -> Response:
+@router.post("/api/jobs/{job_id}/reprocess")
+def reprocess_job(
+    job_id: Id, app: App, principal: Writer, connection: Transaction, asked: ReprocessIn | None = None
+) -> Reprocessed:
     """Try rows again: the given rows at once, or all rows of some statuses in the background."""
     chosen = asked or ReprocessIn()
     if (chosen.scope == "items") != (chosen.item_ids is not None):
         raise InputError("itemIds", "are required with scope items, and not allowed with scope job")
-
-    def act(connection: Any) -> Any:
-        count = desk.app.verbs.jobs.reprocess(
-            principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset,
-            connection=connection,
-        )  # fmt: skip
-        return Reprocessed(count)
-
-    return once(principal, asked, act)
+    count = app.verbs.jobs.reprocess(
+        principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset, connection=connection
+    )
+    return Reprocessed(count)
 
 
 @router.delete("/api/jobs/{job_id}", status_code=204)
-def remove_job(job_id: Id, desk: At, principal: Writer) -> None:
+def remove_job(job_id: Id, app: App, principal: Writer) -> None:
     """Delete a job with its rows and its file. It is gone at once; the rows are deleted in the background."""
-    desk.app.verbs.jobs.remove(principal, job_id)
+    app.verbs.jobs.remove(principal, job_id)
 
 
 def _statuses(many: str | None, one: Status | None = None) -> tuple[Status, ...]:

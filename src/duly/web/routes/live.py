@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
+from duly import Duly
 from duly.core.errors import DulyError, NotMigrated, StoreUnavailable
 from duly.verbs import Principal
 from duly.web.auth import Reader, owner_for
-from duly.web.desk import At, Desk
+from duly.web.desk import App
 from duly.web.feed import NO_DEPTHS, Listener, event, tick_of, until_next
 from duly.web.problems import Problem, problem
+from duly.web.routing import Router
 
 log = logging.getLogger("duly.web")
 
-router = APIRouter(tags=["live"])
+router = Router(tags=["live"])
 
 EVERY = 1.0
 QUIET = 15.0  # seconds without events after which a line shows that the stream is alive
@@ -30,20 +32,16 @@ STREAMS = 200
 @router.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
 async def events(
     request: Request,
-    desk: At,
+    app: App,
     principal: Reader,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=40, pattern=r"^[0-9]{1,18}$")] = None,
 ) -> StreamingResponse:
     """A stream of server-sent events: queue depths when they change, and audit lines. Resume with Last-Event-ID."""
     state = request.app.state
     if state.streams >= STREAMS:
-        raise Problem(
-            429,
-            "too many event streams are open",
-            headers={"Retry-After": "10"},
-        )
+        raise Problem(429, "too many event streams are open", headers={"Retry-After": "10"})
     after = int(last_event_id) if last_event_id else None
-    listener = Listener(state.feeds.of(desk), owner_for(principal, None), after)
+    listener = Listener(state.feeds.of(app), owner_for(principal, None), after)
     await listener.begin(tick_of(EVERY))
     return StreamingResponse(
         _stream(request, principal, listener),
@@ -85,32 +83,32 @@ async def _stream(request: Request, principal: Principal, listener: Listener) ->
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(desk: At, principal: Reader) -> PlainTextResponse:
+def metrics(app: App, principal: Reader) -> PlainTextResponse:
     """Metrics for Prometheus, about the queues of all owners. Except on a loopback address, it needs an admin's key."""
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
     if principal.role != "admin":
         raise Problem(403, "metrics: only for admins")
-    return PlainTextResponse(generate_latest(desk.app.registry), media_type=CONTENT_TYPE_LATEST)
+    return PlainTextResponse(generate_latest(app.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
-def healthz(request: Request) -> Any:
+def healthz(request: Request) -> Response:
     """Whether this process works. If not, restart it. The database is not checked."""
     reason = request.app.state.ailing()
     return problem(503, reason, "Not well") if reason else PlainTextResponse("ok")
 
 
 @router.get("/readyz", response_class=PlainTextResponse)
-def readyz(request: Request, desk: At) -> Any:
+def readyz(request: Request, app: App) -> Response:
     """Whether the database answers and is migrated, and a worker in this process and its companions can work."""
-    reason = _unready(desk) or request.app.state.ailing() or desk.app.hindrance()
+    reason = _unready(app) or request.app.state.ailing() or app.hindrance()
     return problem(503, reason, "Not ready") if reason else PlainTextResponse("ready")
 
 
-def _unready(desk: Desk) -> str | None:
+def _unready(app: Duly) -> str | None:
     try:
-        desk.app.check()
+        app.check()
     except DulyError as error:  # the address of the database and its answer are only logged
         log.warning("not ready: %s", error)
         if isinstance(error, NotMigrated):

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from duly.core.picture import Picture
 from duly.core.shown import Chart
 from duly.web.auth import Reader
-from duly.web.desk import At
-from duly.web.schemas import BIG, WordFilter, out
+from duly.web.desk import App
+from duly.web.routing import Router
+from duly.web.schemas import BIG, WordFilter
 
-router = APIRouter(tags=["now"])
+router = Router(tags=["now"])
 
 
-@router.get("/api/history", response_model=out(Chart))
+@router.get("/api/history")
 def history(
-    desk: At,
+    app: App,
     principal: Reader,
     minutes: Annotated[int, Query(ge=1, le=20_160)] = 60,
     task: WordFilter = None,
     measure: WordFilter = None,
     job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job; its owner may ask too.")] = None,
-) -> Any:
+) -> Chart:
     """Measurements of the last minutes in steps: of all tasks and paces, of one task, or of one job."""
-    return desk.app.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
+    return app.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
 
 
-@router.get("/api/now", response_model=out(Picture))
-def now(desk: At, principal: Reader) -> Any:
+@router.get("/api/now")
+def now(app: App, principal: Reader) -> Picture:
     """The current state: health with its reasons, and totals. Admins see everything, others their own rows."""
-    return desk.app.verbs.now.look(principal)
+    return app.verbs.now.look(principal)

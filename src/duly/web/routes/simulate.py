@@ -8,19 +8,21 @@ import sys
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from msgspec import Struct
+from pydantic import Field
 
+from duly.core.doc import Doc
 from duly.core.errors import InputError
-from duly.core.results import SimulatedDays
+from duly.core.results import SimulatedDays, SimulatedSeries, Summary
 from duly.plugins import Simulated, plugins
 from duly.web.auth import Admin
 from duly.web.problems import Problem
-from duly.web.schemas import out
-from duly.web.schemas.simulate import SimulateIn, Simulations
+from duly.web.routing import Router
+from duly.web.schemas import Model, Word, example
 
-router = APIRouter(tags=["live"])
+router = Router(tags=["live"])
 
 SECONDS = 25.0  # that a simulation may take
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # always the same, so that the same seed gives the same days
@@ -29,14 +31,43 @@ PROGRAM = [sys.executable, "-m", "duly.cli"]
 _turn = threading.Lock()
 
 
-@router.get("/api/simulate", response_model=out(Simulations))
-def list_simulations(principal: Admin) -> Any:
+class SimulateIn(Model):
+    model_config = example(app="shop", days=1, parameters={"products": 100}, failRate=0.05, downHours=6)
+
+    app: Word = Field(description="An installed app that can be simulated.")
+    days: Annotated[float, Field(gt=0, le=14)] = 7
+    parameters: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="The app's own parameters, as `GET /api/simulate` lists them."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31)] = Field(default=0, description="The same seed gives the same days.")
+    down_hours: Annotated[float, Field(ge=0, le=168)] = Field(default=0, description="For how long no worker runs.")
+    fail_rate: Annotated[float, Field(ge=0, le=1)] = Field(default=0, description="The share of items that fail.")
+
+
+class SimulationParameter(Struct, frozen=True):
+    name: str
+    label: str
+    shown: Annotated[int, Doc("The value if none is given.")]
+    most: Annotated[int, Doc("The largest value.")]
+
+
+class Simulation(Struct, frozen=True):
+    app: str
+    parameters: list[SimulationParameter]
+
+
+class Simulations(Struct, frozen=True):
+    items: list[Simulation]
+
+
+@router.get("/api/simulate")
+def list_simulations(principal: Admin) -> Simulations:
     """The installed apps that can be simulated, with the parameters of each."""
-    return {"items": [{"app": name, "parameters": found.parameters} for name, found in sorted(_simulations().items())]}
+    return Simulations([Simulation(name, _parameters(found)) for name, found in sorted(_simulations().items())])
 
 
-@router.post("/api/simulate", response_model=out(SimulatedDays))
-def simulate(asked: SimulateIn, principal: Admin) -> Any:
+@router.post("/api/simulate")
+def simulate(asked: SimulateIn, principal: Admin) -> SimulatedDays:
     """Simulate the next days of an app in virtual time, also with failing calls or without workers.
 
     The real engine runs against a model of the outside world. Nothing is called, and your data is not touched.
@@ -52,6 +83,10 @@ def simulate(asked: SimulateIn, principal: Admin) -> Any:
 
 def _simulations() -> dict[str, Simulated[Any]]:
     return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
+
+
+def _parameters(found: Simulated[Any]) -> list[SimulationParameter]:
+    return [SimulationParameter(each.name, each.label, each.shown, each.most) for each in found.parameters]
 
 
 def _checked(asked: SimulateIn) -> dict[str, int]:
@@ -96,32 +131,32 @@ def _down_from(asked: SimulateIn) -> datetime:
     return (BEGIN + timedelta(days=asked.days) / 3).replace(minute=0, second=0, microsecond=0)
 
 
-def _told(asked: SimulateIn, story: dict[str, Any]) -> dict[str, Any]:
+def _told(asked: SimulateIn, story: dict[str, Any]) -> SimulatedDays:
     late = story["late"]
-    summary = {
-        "calls": story["calls"]["total"], "max_calls_per_minute": story["calls"]["max_per_minute"],
-        "tries": story["attempts"], "done": story["done"], "in_review": story["failed"],
-        "recovered": story["recovered"], "deactivated": story["deactivated"], "skipped": story["skipped"],
-        "late_p50_seconds": late["p50_s"], "late_p99_seconds": late["p99_s"], "late_most_seconds": late["max_s"],
-    }  # fmt: skip
+    found = Summary(
+        calls=story["calls"]["total"], max_calls_per_minute=story["calls"]["max_per_minute"], tries=story["attempts"],
+        done=story["done"], in_review=story["failed"], recovered=story["recovered"], deactivated=story["deactivated"],
+        skipped=story["skipped"], late_p50_seconds=late["p50_s"], late_p99_seconds=late["p99_s"],
+        late_most_seconds=late["max_s"],
+    )  # fmt: skip
     lines = [
-        f"{summary['calls']:,} calls, at most {summary['max_calls_per_minute']} in any minute",
-        f"{summary['tries']:,} tries for {summary['done']:,} done",
-        f"{summary['recovered']:,} recovered after failures, {summary['in_review']:,} in review, "
-        f"{summary['deactivated']:,} deactivated",
+        f"{found.calls:,} calls, at most {found.max_calls_per_minute} in any minute",
+        f"{found.tries:,} tries for {found.done:,} done",
+        f"{found.recovered:,} recovered after failures, {found.in_review:,} in review, "
+        f"{found.deactivated:,} deactivated",
         f"half started within {late['p50_s']:.1f} s of their time, 99 % within {late['p99_s']:.1f} s, "
         f"all within {late['max_s']:.1f} s",
     ]
     if asked.down_hours:
         lines.append(f"no worker ran for {asked.down_hours:g} hours from {_down_from(asked):%Y-%m-%d %H:%M} UTC on")
     series = [
-        {"name": "dispatched per hour", "points": _points(story["hours"])},
-        {"name": "retried per window", "points": _points(story["windows"])},
+        SimulatedSeries("dispatched per hour", _points(story["hours"])),
+        SimulatedSeries("retried per window", _points(story["windows"])),
     ]
-    return {"summary": summary, "series": [each for each in series if each["points"]], "lines": lines}
+    return SimulatedDays(found, [each for each in series if each.points], lines)
 
 
-def _points(rows: list[dict[str, Any]]) -> list[tuple[float, int]]:
+def _points(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
     """How many at each time, all slots together."""
     totals: Counter[float] = Counter()
     for row in rows:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
-from pydantic import AfterValidator
+from fastapi import Path, Request, Response
+from msgspec.structs import asdict
+from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.errors import InputError
 from duly.core.results import Me
-from duly.core.shown import KeyInfo, NewKey, User
+from duly.core.shown import KeyInfo, NewKey, Role, Scope, User
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
 from duly.web.auth import (
@@ -26,27 +27,61 @@ from duly.web.auth import (
     owner_for,
     session_of,
 )
-from duly.web.desk import At, Once, Pages, values
+from duly.web.desk import App, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import clean, out, page_of
-from duly.web.schemas.users import KeyIn, SignIn, UserEdit, UserIn
+from duly.web.routing import Once, Router, Transaction
+from duly.web.schemas import Model, Moment, Page, Password, Word, clean, example, out
 
 log = logging.getLogger("duly.web")
 
-router = APIRouter(tags=["people"])
+router = Router(tags=["people"])
 
 UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(clean)]
 
 
-@router.get("/api/me", response_model=out(Me))
-def who_am_i(principal: Reader) -> Any:
+class SignIn(Model):
+    model_config = example(userId="ana", password="correct horse battery")  # noqa: S106 - an example
+
+    user_id: Word
+    password: Annotated[str, StringConstraints(max_length=1_024)]
+
+
+class UserIn(Model):
+    model_config = example(id="ana", role="user", password="correct horse battery")  # noqa: S106 - an example
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
+    role: Role = "user"
+    password: Password | None = None
+
+
+class UserEdit(Model):
+    model_config = example(role="admin")
+
+    role: Role | None = None
+    password: Password | None = None
+    disabled: bool | None = None
+
+
+class KeyIn(Model):
+    model_config = example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"\S"), AfterValidator(clean)]
+    scopes: list[Scope] = Field(default=["read", "write"], min_length=1, max_length=3)
+    expires_at: Moment | None = None
+    user_id: Word | None = Field(
+        default=None, description="The user that gets the key. Only admins may give another user."
+    )
+
+
+@router.get("/api/me")
+def who_am_i(principal: Reader) -> Me:
     """The user that makes this request, and what they may do."""
     scopes = [scope for scope in SCOPES if principal.may(scope)]
     return Me(principal.user_id, principal.role, scopes, principal.via)
 
 
 @router.post("/api/session", status_code=204)
-def sign_in(body: SignIn, request: Request, desk: At, response: Response) -> None:
+def sign_in(body: SignIn, request: Request, app: App, response: Response) -> None:
     """Sign in with a password. The session is a cookie that scripts cannot read.
 
     There is no Idempotency-Key: signing in again creates another session.
@@ -56,7 +91,7 @@ def sign_in(body: SignIn, request: Request, desk: At, response: Response) -> Non
     address = request.client.host if request.client else ""
     names = (f"user {body.user_id}", f"from {address}")
     authenticator.count_sign_in(*names)
-    token = desk.app.verbs.users.sign_in(body.user_id, body.password)
+    token = app.verbs.users.sign_in(body.user_id, body.password)
     if token is None:
         log.warning("rejected a sign-in as %r from %s", body.user_id, address)
         raise Problem(401, "wrong user or password", headers={"WWW-Authenticate": "Bearer"})
@@ -69,25 +104,25 @@ def sign_in(body: SignIn, request: Request, desk: At, response: Response) -> Non
 
 
 @router.delete("/api/session", status_code=204)
-def sign_out(request: Request, desk: At, response: Response) -> None:
+def sign_out(request: Request, app: App, response: Response) -> None:
     """End this browser's session."""
     check_origin(request)
     if token := session_of(request):
-        desk.app.verbs.users.sign_out(token)
+        app.verbs.users.sign_out(token)
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
     response.delete_cookie(PLAIN_COOKIE, path="/", httponly=True, samesite="strict")
 
 
-@router.get("/api/keys", response_model=page_of(KeyInfo))
-def list_keys(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
+@router.get("/api/keys")
+def list_keys(app: App, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[KeyInfo]:
     """API keys, without their secrets."""
     owner = owner_for(principal, user_id)
-    users = desk.app.verbs.users
-    return pages.turn(["keys", owner], lambda after, most: users.keys(principal, owner, after or "", most))
+    users = app.verbs.users
+    return pages.turn(lambda after, most: users.keys(principal, owner, after or "", most))
 
 
 @router.post("/api/keys", status_code=201, response_model=out(NewKey))
-def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
+def make_key(new: KeyIn, app: App, principal: Writer, once: Once) -> Response:
     """Create an API key. It cannot have more scopes than you have, nor expire later than your own key.
 
     The secret is in this answer only. A repeated request with the same Idempotency-Key creates no second key: it is
@@ -103,52 +138,44 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     if principal.until is not None and (new.expires_at is None or new.expires_at > principal.until):
         raise Problem(403, "expiresAt: a key cannot expire later than the key that creates it", "expiresAt")
 
-    def act(connection: Any) -> Any:
+    def act(connection: Any) -> NewKey:
         given = (user_id, new.name, tuple(new.scopes), new.expires_at)
-        made, secret = desk.app.verbs.users.make_key(principal, *given, connection)
-        return NewKey(**values(made), secret=secret)
+        made, secret = app.verbs.users.make_key(principal, *given, connection)
+        return NewKey(**asdict(made), secret=secret)
 
     def repeated(answer: Any) -> tuple[int, str]:
-        return (
-            409,
-            f"this created key {answer['id']}; its secret is shown only once: revoke it and create another",
-        )
+        detail = f"this created key {answer['id']}; its secret is shown only once: revoke it and create another"
+        return 409, detail
 
-    return once(principal, new, act, kept=repeated)
+    return once(new, act, repeated)
 
 
-@router.delete("/api/keys/{key_id}", response_model=out(KeyInfo))
-def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At, principal: Writer) -> Any:
+@router.delete("/api/keys/{key_id}")
+def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], app: App, principal: Writer) -> KeyInfo:
     """Revoke a key. It is invalid at once."""
-    return desk.app.verbs.users.revoke_key(principal, key_id)
+    return app.verbs.users.revoke_key(principal, key_id)
 
 
-@router.get("/api/users", response_model=page_of(User))
-def list_users(desk: At, principal: Admin, pages: Pages) -> Any:
+@router.get("/api/users")
+def list_users(app: App, principal: Admin, pages: Pages) -> Page[User]:
     """The users of this service, people and programs, by id."""
-    users = desk.app.verbs.users
-    return pages.turn(["users"], lambda after, most: users.page(principal, after or "", most))
+    users = app.verbs.users
+    return pages.turn(lambda after, most: users.page(principal, after or "", most))
 
 
-@router.post("/api/users", status_code=201, response_model=out(User))
-def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response:
+@router.post("/api/users", status_code=201)
+def create_user(new: UserIn, app: App, principal: Admin, connection: Transaction) -> User:
     """Create a user. A user without a password can only use API keys."""
-    return once(
-        principal,
-        new,
-        lambda connection: desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection),
-    )
+    return app.verbs.users.create(principal, new.id, new.role, new.password, connection)
 
 
-@router.get("/api/users/{user}", response_model=out(User))
-def show_user(user: UserPath, desk: At, principal: Reader) -> Any:
+@router.get("/api/users/{user}")
+def show_user(user: UserPath, app: App, principal: Reader) -> User:
     """One user: yourself, or for admins anyone."""
-    return desk.app.verbs.users.get(principal, user)
+    return app.verbs.users.get(principal, user)
 
 
-@router.patch("/api/users/{user}", response_model=out(User))
-def change_user(user: UserPath, edit: UserEdit, desk: At, principal: Admin) -> Any:
+@router.patch("/api/users/{user}")
+def change_user(user: UserPath, edit: UserEdit, app: App, principal: Admin) -> User:
     """Change a user's role or password, or disable the user."""
-    return desk.app.verbs.users.change(
-        principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled
-    )
+    return app.verbs.users.change(principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled)

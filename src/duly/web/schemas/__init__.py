@@ -6,8 +6,10 @@ beside it have the bodies of each topic.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import cache, reduce
+from inspect import Parameter, Signature
 from operator import or_
 from types import UnionType
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -19,6 +21,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from duly.core.doc import Doc
+from duly.core.errors import InputError
 from duly.verbs.selection import SELECTED
 
 DEPTH = 40  # how deeply arguments may be nested
@@ -26,6 +29,7 @@ BIG = 2**63 - 1
 YEARS = range(1970, 9_801)  # so that something can be added to a time without overflow
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 def clean(text: str) -> str:
@@ -71,6 +75,7 @@ Moment = Annotated[AwareDatetime, AfterValidator(_sane)]
 Seconds = Annotated[float, Field(ge=0, le=3e9)]
 Rank = Annotated[int, Field(ge=-100, le=100)]
 Tries = Annotated[int, Field(ge=1, le=1_000_000)]
+RowId = Annotated[int, Field(ge=1, le=BIG)]
 
 Id = Annotated[int, Path(ge=1, le=BIG)]
 Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(clean)]
@@ -87,11 +92,18 @@ class Model(BaseModel):
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid", allow_inf_nan=False
     )
 
+    def changes(self) -> dict[str, Any]:
+        """The given fields of an edit, at least one."""
+        given = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        if not given:
+            raise InputError("body", "must have at least one field to change")
+        return given
+
 
 class Selection(Model):
     """Several rows that are changed in one transaction: all of them, or none."""
 
-    ids: list[Annotated[int, Field(ge=1, le=BIG)]] = Field(min_length=1, max_length=SELECTED)
+    ids: list[RowId] = Field(min_length=1, max_length=SELECTED)
     skip: bool = Field(
         default=False, description="Leave rows that cannot be changed as they are, and change the others."
     )
@@ -104,13 +116,28 @@ class Out(BaseModel):
     )  # fmt: skip
 
 
+def in_query(model: type[M]) -> Callable[..., Awaitable[M]]:
+    """A dependency that reads the fields of this model from the query of a request."""
+
+    async def read(**given: Any) -> M:
+        return model.model_construct(**given)
+
+    read.__signature__ = Signature([  # type: ignore[attr-defined]
+        Parameter(name, Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[
+            field.annotation, *field.metadata, Query(alias=field.alias, description=field.description)
+        ])
+        for name, field in model.model_fields.items()
+    ])  # fmt: skip
+    return read
+
+
 def example(**values: Any) -> ConfigDict:
     """The part of a model's configuration that shows an example body in the OpenAPI document."""
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 @cache
-def out(record: type[Struct]) -> type[BaseModel]:
+def out(record: Any) -> type[BaseModel]:
     """The model of answers that show this record: its fields, with their types, defaults and descriptions.
 
     A description is `Annotated[..., Doc("...")]`. Records within the record become models too. Names become camelCase,
@@ -126,30 +153,24 @@ def out(record: type[Struct]) -> type[BaseModel]:
             options["default_factory"] = each.default_factory
         elif not each.required:
             options["default"] = each.default
-        given[each.name] = (_modelled(each.type), Field(**options))
-    return create_model(record.__name__, __base__=Out, __module__=record.__module__, __doc__=record.__doc__, **given)
+        given[each.name] = (modelled(each.type), Field(**options))
+    plain = get_origin(record) or record
+    inner = ", ".join(each.__name__ for each in get_args(record) if each is not Any)
+    name = f"{plain.__name__}[{inner}]" if inner else plain.__name__
+    return create_model(name, __base__=Out, __module__=plain.__module__, __doc__=plain.__doc__, **given)
 
 
-def _modelled(kind: Any) -> Any:
+def modelled(kind: Any) -> Any:
     """This type with a model in place of each record."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return modelled(kind.__origin__)
+    if any(isinstance(each, type) and issubclass(each, Struct) for each in (kind, origin)):
         return out(kind)
-    if get_origin(kind) is Annotated:
-        return _modelled(kind.__origin__)
-    if get_origin(kind) is Literal or not get_args(kind):
+    if origin is Literal or not get_args(kind):
         return kind
-    inner = tuple(_modelled(each) for each in get_args(kind))
-    return reduce(or_, inner) if get_origin(kind) is UnionType else get_origin(kind)[inner]
-
-
-def list_of(record: type[Struct]) -> Any:
-    """The type of a list of these records."""
-    return list.__class_getitem__(out(record))
-
-
-def page_of(record: type[Struct]) -> Any:
-    """The model of a page of these records."""
-    return Page.__class_getitem__(out(record))
+    inner = tuple(modelled(each) for each in get_args(kind))
+    return reduce(or_, inner) if origin is UnionType else origin[inner]
 
 
 class ProblemOut(BaseModel):
@@ -166,6 +187,12 @@ class ProblemOut(BaseModel):
     field: str | None = None
 
 
-class Page(Out, Generic[T]):
+class Page(Struct, Generic[T], frozen=True):
     items: list[T]
-    next: str | None = Field(description="`after` of the next page; null on the last.")
+    next: Annotated[str | None, Doc("`after` of the next page; null on the last.")]
+
+
+class Changed(Struct, frozen=True):
+    """The ids of the rows that were changed."""
+
+    ids: list[int]

@@ -11,12 +11,11 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.doc import Doc
 from duly.core.model import Status
-from duly.web.schemas import BIG, Args, Model, Sentence, clean, example
+from duly.web.schemas import Args, Model, RowId, clean, example
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
 Cell = Annotated[str, StringConstraints(max_length=500), AfterValidator(clean)]
 JobType = Annotated[str | None, Query(alias="jobType", min_length=1, max_length=50, pattern=r"^[\w.-]+$")]
-RowId = Annotated[int, Field(ge=1, le=BIG)]
 
 
 class FileOptionsIn(Model):
@@ -100,12 +99,6 @@ class RowMendIn(Model):
 
 class MendedRow(Struct, frozen=True):
     row: int
-
-
-class CancelIn(Model):
-    model_config = example(reason="the wrong file")
-
-    reason: Sentence = ""
 
 
 class ScanIn(Model):
