@@ -1,6 +1,6 @@
 """What routes have in common: the app, masks, and pages with cursors.
 
-A cursor is a signed text with the place where a page ends. It is valid for one list, user and filter only.
+A cursor is a signed text with the place where a page ends. It is valid for one list, owner and filter only.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from duly.core.errors import UnknownTask
 from duly.plugins import Plugin
 from duly.tasks.task import Task
 from duly.verbs import Principal
-from duly.web.auth import principal_of
+from duly.web.auth import owner_for, principal_of
 from duly.web.problems import Problem
 from duly.web.schemas import After, Page, PageSize
 
 S = TypeVar("S")
 T = TypeVar("T")
 
-PAGING = ("after", "pageSize", "page")  # parameters that choose a page of a list; the others choose the list
+# Parameters that choose a page of a list, or its owner. The others are its filter.
+PAGING = ("after", "pageSize", "page", "userId")
 
 
 async def _app(request: Request) -> Duly:  # async, so that it does not need a thread
@@ -102,7 +103,8 @@ class AskedPage:
         self.size = size
         self._after = after
         filters = sorted(each for each in request.query_params.multi_items() if each[0] not in PAGING)
-        self._bound = [request.url.path, principal.user_id, filters]
+        owner = owner_for(principal, request.query_params.get("userId"))
+        self._bound = [request.scope["path"], owner, filters]
         self._state = request.app.state
 
     def turn(
