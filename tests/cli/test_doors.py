@@ -55,13 +55,31 @@ def through_service(url: str) -> Run:
     return lambda *words: call(*words, DULY_URL=url)
 
 
+# What only a service has: for programs, and not for commands.
+ONLY_CLIENT = {
+    "act_on", "close", "fetch_job", "item_counts", "items", "job_counts", "job_types", "me", "mend_row",
+    "pending_counts", "preview", "refused_row", "review_totals", "simulate", "tasks", "workers",
+}  # fmt: skip
+
+
 def test_the_database_and_the_service_have_the_same_methods() -> None:
-    for name, method in inspect.getmembers(Local, inspect.isfunction):
-        if name.startswith("_"):
-            continue
-        expected = inspect.signature(getattr(Client, name))
-        shared = [each for each in expected.parameters.values() if each.name != "idempotency_key"]
-        assert inspect.signature(method) == expected.replace(parameters=shared), name
+    local = Local(Duly("sqlite:///nowhere.db"))
+    both = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
+    assert {name for name in vars(Local) if not name.startswith("_")} == both - ONLY_CLIENT
+    for name in sorted(both - ONLY_CLIENT):
+        ours = inspect.signature(getattr(local, name)).parameters
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in ours.values())
+        theirs = [*inspect.signature(getattr(Client, name)).parameters.values()][1:]
+        theirs = [each for each in theirs if each.name != "idempotency_key"]
+        for each in theirs:
+            mine = ours.get(each.name)
+            if mine is None:
+                assert takes_any, f"{name} takes no {each.name} on a database"
+                assert each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD), f"{name} passes {each.name} by position"
+            else:
+                assert (mine.kind, mine.default) == (each.kind, each.default), f"{name}: {each.name} differs"
+        by_place = [each.name for each in theirs if each.kind is each.POSITIONAL_OR_KEYWORD]
+        assert [*ours][: len(by_place)] == by_place, f"{name} has its parameters in another order"
 
 
 # -- what every list and every show command prints

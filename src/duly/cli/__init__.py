@@ -12,17 +12,15 @@ from typing import Any
 import click
 
 from duly import __version__
-from duly.cli.care import migrate, settings
-from duly.cli.doctor import doctor
+from duly.cli.care import doctor, migrate, settings
 from duly.cli.items import again, cancel, discard, edit, items, retry, show
 from duly.cli.jobs import jobs
-from duly.cli.now import history, now
 from duly.cli.put import put
-from duly.cli.queues import queues
-from duly.cli.reports import alerts, alive, audit, late, stuck
+from duly.cli.queues import limits, queues
+from duly.cli.reports import alerts, alive, audit, history, late, now, stuck
 from duly.cli.review import acts, review
 from duly.cli.run import up, worker
-from duly.cli.schedules import limits, schedules, slots
+from duly.cli.schedules import schedules, slots
 from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users

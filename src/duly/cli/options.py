@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from functools import wraps
+from datetime import UTC, datetime
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -60,26 +60,25 @@ def _keep(ctx: click.Context, option: click.Parameter, value: str | None) -> Non
         kept["is_said"] = kept.get("is_said", False) or is_said
 
 
-def service(command: F) -> F:
-    """`--url` and `--api-key`: work through a service in place of a database; see `remote`."""
-    for flag, variable, doc in (
-        ("--api-key", "DULY_API_KEY", "The key for --url; better in DULY_API_KEY, where no process list shows it."),
-        ("--url", "DULY_URL", "Work through this service, in place of a database; or DULY_URL."),
-    ):
-        command = click.option(
-            flag, help=doc, envvar=variable, callback=_keep, expose_value=False, metavar=flag[-3:].upper()
-        )(command)
-    return command
+def together(*adds: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator. They are shown in this order."""
+    return lambda command: reduce(lambda made, add: add(made), reversed(adds), command)
 
 
-def side(command: F) -> F:
-    """Where a command works: `--database-url` names a database, `--url` a service; see `sides`."""
-    return database_url(service(command))
+def _service_option(flag: str, variable: str, doc: str) -> Callable[[F], F]:
+    metavar = flag[-3:].upper()
+    return click.option(flag, help=doc, envvar=variable, callback=_keep, expose_value=False, metavar=metavar)
 
 
-def told(command: F) -> F:
-    """Where a command works, and how it tells what it found: `--json` for programs, `--utc` for times."""
-    return side(as_json(in_utc(command)))
+# Work through a service in place of a database; see `remote`.
+service = together(
+    _service_option("--url", "DULY_URL", "Work through this service, in place of a database; or DULY_URL."),
+    _service_option(
+        "--api-key", "DULY_API_KEY", "The key for --url; better in DULY_API_KEY, where no process list shows it."
+    ),
+)
+# Where a command works: `--database-url` names a database, `--url` a service.
+side = together(database_url, service)
 
 
 def listing(short_help: str) -> Callable[[Callable[..., None]], click.Group]:
@@ -107,37 +106,37 @@ def moment_option(flag: str, name: str, help: str) -> Callable[[F], F]:
 
 
 def span_option(flag: str, **more: Any) -> Callable[[F], F]:
-    """An option with a length of time, such as 90s or 1h30m, which the command gets parsed."""
+    """An option with a length of time, such as 90s or 1h30m, which the command gets in seconds."""
 
-    def parse(_: click.Context, option: click.Parameter, value: str | None) -> float | timedelta | None:
+    def parse(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
         return span(value, str(option.name))
 
     return click.option(flag, callback=parse, metavar="TIME", **more)
 
 
-def item_filter(command: F) -> F:
-    """The options that say which items a list or an act on many items means."""
-    for add in (
-        click.option(
-            "--where", multiple=True, metavar="NAME=VALUE", help="Argument, or result.NAME=VALUE. Repeatable."
-        ),
-        moment_option("--to", "until", help="Before this time."),
-        moment_option("--from", "since", help="At or after this time, such as 2026-12-01T09:00+01:00."),
-        click.option("--date", "date_field", type=click.Choice(DATES), help="Which time --from and --to mean."),
-        click.option("--min-tries", type=click.IntRange(1), metavar="N", help="Tried at least N times."),
-        click.option("--job", "job_id", type=ID, metavar="ID", help="Rows of this job."),
-        click.option("--schedule", "schedule_id", type=ID, metavar="ID", help="Items of this schedule."),
-        click.option("--error-group", "--group", metavar="ID", help="Items of this group of `duly review`."),
-        click.option("--error", metavar="TEXT", help="A part of the last error, in upper or lower case."),
-        click.option("--key"),
-        click.option("--queue"),
-        click.option("--task"),
-        click.option(
-            "--state", "states", type=click.Choice(STATES), multiple=True, help="failed: in review. Repeatable."
-        ),
-    ):
-        command = add(command)
-    return command
+# Which items a list or an act on many items means.
+item_filter = together(
+    click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="failed: in review. Repeatable."),
+    click.option("--task"),
+    click.option("--queue"),
+    click.option("--key"),
+    click.option("--error", metavar="TEXT", help="A part of the last error, in upper or lower case."),
+    click.option("--error-group", "--group", metavar="ID", help="Items of this group of `duly review`."),
+    click.option("--schedule", "schedule_id", type=ID, metavar="ID", help="Items of this schedule."),
+    click.option("--job", "job_id", type=ID, metavar="ID", help="Rows of this job."),
+    click.option("--min-tries", type=click.IntRange(1), metavar="N", help="Tried at least N times."),
+    click.option("--date", "date_field", type=click.Choice(DATES), help="Which time --from and --to mean."),
+    moment_option("--from", "since", help="At or after this time, such as 2026-12-01T09:00+01:00."),
+    moment_option("--to", "until", help="Before this time."),
+    click.option("--where", multiple=True, metavar="NAME=VALUE", help="Argument, or result.NAME=VALUE. Repeatable."),
+)
+
+
+def require_any(fields: Mapping[str, Any], command: str) -> None:
+    """Reject a command that was given none of the fields that it can change."""
+    if all(value is None for value in fields.values()):
+        *flags, last = (f"--{name.replace('_', '-')}" for name in fields)
+        raise InputError(command, f"nothing to change; give {', '.join(flags)} or {last}")
 
 
 def most(ceiling: int = 1_000, default: int = 20) -> Callable[[F], F]:
@@ -161,20 +160,16 @@ def remote() -> Client | None:
 
 
 at = click.option("--at", metavar="TIME", help="When, such as 2026-12-01T09:00+01:00.")
-delay = click.option("--delay", metavar="TIME", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
-
-
+delay = span_option("--delay", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
 rank = click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
 
 
 def arguments(doc: str) -> Callable[[F], F]:
     """The arguments of a task: as pairs, or all of them as JSON."""
-
-    def add(command: F) -> F:
-        as_object = click.option("--args", "text", metavar="JSON", help=f"{doc}, in place of NAME=VALUE.")
-        return click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")(as_object(command))
-
-    return add
+    return together(
+        click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]..."),
+        click.option("--args", "text", metavar="JSON", help=f"{doc}, in place of NAME=VALUE."),
+    )
 
 
 app = click.option(
@@ -248,20 +243,20 @@ def moment(text: str | None, field: str) -> datetime | None:
 
 
 _PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+_SECONDS = (86_400, 3_600, 60, 1)
 
 
-def span(text: str | None, field: str = "delay") -> float | timedelta | None:
-    """The length of time that an option such as `--delay` gives."""
+def span(text: str | None, field: str) -> float | None:
+    """The seconds that an option such as `--delay` gives."""
     if text is None:
         return None
     try:
         seconds = float(text)
-        if not 0 <= seconds < 3.2e9:
-            raise InputError(field, f"must be a number of seconds that is not negative, got {text!r}")
-        return seconds
     except ValueError:
         match = _PARTS.fullmatch(text.replace(" ", ""))
         if not match or not any(match.groups()):
             raise InputError(field, f"must be seconds or such as 90s, 5m, 1h30m or 2d, got {text!r}") from None
-        days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        seconds = sum(float(part or 0) * length for part, length in zip(match.groups(), _SECONDS, strict=True))
+    if not 0 <= seconds < 3.2e9:
+        raise InputError(field, f"must be a number of seconds that is not negative, got {text!r}")
+    return seconds

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from duly.cli import options, words
-from duly.cli.items import visible
-from duly.cli.sides import side, time_of
+from duly.cli import options
+from duly.cli.items import key, print_placed
+from duly.cli.session import Session, session
 from duly.core.errors import InputError
 
 T = TypeVar("T")
@@ -20,44 +20,18 @@ T = TypeVar("T")
 @options.arguments("The arguments as one JSON object")
 @options.at
 @options.delay
-@click.option("--key", help="Put once while an item with this key is live.")
+@key
 @options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
-@options.app
-@options.told
-def put(
-    task: str,
-    pairs: tuple[str, ...],
-    text: str | None,
-    at: str | None,
-    delay: str | None,
-    key: str | None,
-    rank: int | None,
-    tries: int | None,
-    spec: str | None,
-    as_json: bool,
-    in_utc: bool,
-) -> None:
+@session(options.as_json, options.in_utc, with_tasks=True)
+def put(session: Session, task: str, pairs: tuple[str, ...], text: str | None, **given: Any) -> None:
     """Put an item: now, or --at a time, or after a --delay.
 
     A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
     """
-    args, after = json_object(text), options.span(delay)
-    with side(spec, with_tasks=True) as api:
-        placed = fitting(
-            lambda **read: api.put(task, {**args, **read}, at=at, delay=after, key=key, rank=rank, tries=tries),
-            named_pairs(pairs),
-        )
-        if as_json:
-            words.print_json(placed)
-            return
-        row, now = visible(api, placed.id), time_of(api)
-    if row is None:
-        click.echo(f"item {placed.id} of {task}" + (" is put" if placed.fresh else " has this key already"))
-    elif placed.fresh:
-        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
-    else:
-        click.echo(f"item {row.id} of {row.task} has this key already: {row.state}")
+    args = json_object(text)
+    placed = fitting(lambda **read: session.api.put(task, {**args, **read}, **given), named_pairs(pairs))
+    print_placed(session, placed)
 
 
 def fitting(act: Callable[..., T], pairs: dict[str, str]) -> T:

@@ -1,155 +1,211 @@
-"""`duly late`, `duly stuck`, `duly alerts` and `duly alive`: what was not on time, and whether anybody is at work."""
+"""`duly now`, `history`, `late`, `stuck`, `alerts`, `alive` and `audit`: the state, and what happened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side, time_of
+from duly.cli.session import Session, printing, printing_times
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.table import Table
 
-    from duly.core.shown import Alert, ShownAuditLine
+    from duly.core.picture import Picture
+    from duly.core.shown import Alert, LateItem, Series, ShownAuditLine, StuckItem
 
-F = TypeVar("F", bound=Callable[..., Any])
+SHOWN = 10  # how many queues, workers and limits are shown of each; --json has more
 
 
-def report(command: F) -> F:
+@click.command(short_help="Whether all is well, and what waits and runs.")
+@printing_times
+def now(session: Session) -> None:
+    """Show whether all is well and why not: what waits, runs or is late, the worst queues, the workers and limits."""
+    picture = session.api.now()
+    session.print_one(picture, lambda: _print_picture(session, picture))
+
+
+def _print_picture(session: Session, picture: Picture) -> None:
+    from rich.text import Text
+
+    console = words.console()
+    health = {"ok": "all is well", "warn": "there are warnings", "bad": "there are problems"}[picture.health]
+    console.print(Text(health, style=words.STYLES[picture.health]))
+    for reason in picture.reasons:
+        console.print(Text(f"  {reason.text}", style=words.STYLES[reason.level]))
+    totals = picture.totals
+    more = ", of the newest items" if totals.capped else ""
+    click.echo(
+        f"{totals.waiting:,} waiting ({totals.due:,} due, {totals.retrying:,} for a retry, {totals.late:,} late), "
+        f"{totals.running:,} running, {totals.failed:,} in review{more}"
+    )
+    if (recovery := picture.recovery) is not None:
+        ends = "no items are being done" if recovery.seconds is None else f"done in {words.span(recovery.seconds)}"
+        click.echo(f"{recovery.late:,} late since {session.full(recovery.since)}: {ends}")
+    schedules = picture.schedules
+    following = "" if schedules.next_at is None else f", the next one {session.full(schedules.next_at)}"
+    click.echo(f"{schedules.active:,} schedules{following}")
+    for table in _tables(session, picture):
+        console.print()
+        console.print(table)
+
+
+def _tables(session: Session, picture: Picture) -> Iterator[Table]:
+    if picture.queues:
+        rows: list[list[Any]] = [
+            [words.cut(each.queue, 30), f"{each.waiting:,}", f"{each.due:,}",
+             words.span(each.oldest_due_seconds) if each.oldest_due_seconds else None, f"{each.running:,}",
+             f"{each.failed:,}", None if each.per_minute is None else f"{each.per_minute:,.1f}",
+             "paused" if each.paused else None]
+            for each in picture.queues[:SHOWN]
+        ]  # fmt: skip
+        titles = ("queue", ">waiting", ">due", ">oldest due", ">running", ">review", ">per min", "")
+        yield words.table(*titles, rows=rows)
+    if picture.workers:
+        rows = [
+            [words.cut(each.name, 40), session.relative(each.seen_at), f"{each.running:,}",
+             words.cut(", ".join(run.task for run in each.runs), 25)]
+            for each in picture.workers[:SHOWN]
+        ]  # fmt: skip
+        yield words.table("worker", "seen", ">running", "", rows=rows)
+    if picture.limits:
+        rows = [
+            [words.cut(each.name, 40), None if each.most is None else f"{each.used:,} of {each.most:,}",
+             None if each.per_seconds is None else f"in {words.span(each.per_seconds)}", f"{each.fill:.0%}"]
+            for each in picture.limits[:SHOWN]
+        ]  # fmt: skip
+        yield words.table("limit", ">used", "", ">full", rows=rows)
+
+
+@click.command(short_help="What happened in the last minutes.")
+@click.option("--minutes", type=click.IntRange(1, 20_160), default=60, show_default=True, help="How far back.")
+@click.option("--task", metavar="NAME", help="Only of this task.")
+@click.option("--job", type=click.IntRange(1), metavar="ID", help="Of this job.")
+@click.option("--measure", metavar="NAME", help="Only this: done, failed, retried, lateness, run, width, …")
+@printing
+def history(session: Session, minutes: int, **filter: Any) -> None:
+    """What happened to tasks, paces or a job: how often, and how long it took. With --json, step by step."""
+    chart = session.api.history(minutes=minutes, **filter)
+    if session.as_json:
+        words.print_json(chart)
+        return
+
+    def row(each: Series) -> list[Any]:
+        n = sum(point[1] for point in each.points)
+        summed = sum(point[1] * point[2] for point in each.points if point[2] is not None)
+        most = max((point[3] for point in each.points if point[3] is not None), default=None)
+        valued = [None, None] if most is None else [f"{summed / n:.3g}", f"{most:.3g}"]
+        return [each.kind, words.cut(each.subject, 30), each.measure, f"{n:,}", *valued]
+
+    titles = ("kind", "name", "measure", ">n", ">mean", ">most")
+    session.print_table(chart.series, f"nothing was recorded in the last {minutes} min", titles, row)
+
+
+def _grace(default: str, doc: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options of a list about the times of items."""
-    most = options.most(10_000, default=100)
-    return most(options.told(command))
+    grace = options.span_option("--grace", default=default, show_default=True, help=doc)
+    return options.together(grace, options.most(10_000, default=100), printing_times)
 
 
 @click.command(short_help="What was started late.")
-@click.option("--grace", default="5m", show_default=True, metavar="TIME", help="What is late at all.")
-@report
-def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
+@_grace("5m", "Delays up to this are not late.")
+def late(session: Session, grace: float, most: int) -> None:
     """Done items that were started later than the grace period after their time, latest first."""
-    with side() as api:
-        found, now = api.late(_seconds(grace, "grace"), most), time_of(api)
-    if words.is_all_told(found, as_json, "nothing was late"):
-        return
-    table = [
-        [str(each.id), each.task, words.cut(each.subject or each.key, 30), words.short(each.planned_at, now, in_utc),
-         words.short(each.started_at, now, in_utc), words.span(each.lateness_seconds)]
-        for each in found
-    ]  # fmt: skip
-    words.console().print(
-        words.table(("id", "right"), "task", "what", "planned", "started", ("late", "right"), rows=table)
-    )
+
+    def row(each: LateItem) -> list[Any]:
+        planned, started = session.short(each.planned_at), session.short(each.started_at)
+        what = words.cut(each.subject or each.key, 30)
+        return [each.id, each.task, what, planned, started, words.span(each.lateness_seconds)]
+
+    titles = (">id", "task", "what", "planned", "started", ">late")
+    session.print_table(session.api.late(grace, most), "nothing was late", titles, row)
 
 
 @click.command(short_help="What should be done and is not.")
-@click.option("--grace", default="1h", show_default=True, metavar="TIME", help="How long after its time.")
-@report
-def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
+@_grace("1h", "How long after its time.")
+def stuck(session: Session, grace: float, most: int) -> None:
     """Items that are not done long after their time: due, running, waiting for a retry, or given up; oldest first."""
-    with side() as api:
-        found, now = api.stuck(_seconds(grace, "grace"), most), time_of(api)
-    if words.is_all_told(found, as_json, "nothing is stuck"):
-        return
-    table: list[list[RenderableType]] = [
-        [str(each.id), each.task, words.cut(each.subject or each.key, 30), words.state(each.state),
-         words.short(each.planned_at, now, in_utc),
-         words.span(each.age_seconds), str(each.attempts), words.cut(each.last_error, 40)]
-        for each in found
-    ]  # fmt: skip
-    titles = (("id", "right"), "task", "what", "state", "planned", ("age", "right"), ("tries", "right"), "error")
-    words.console().print(words.table(*titles, rows=table))
+
+    def row(each: StuckItem) -> list[Any]:
+        what, error = words.cut(each.subject or each.key, 30), words.cut(each.last_error, 40)
+        planned, age = session.short(each.planned_at), words.span(each.age_seconds)
+        return [each.id, each.task, what, words.state(each.state), planned, age, each.attempts, error]
+
+    titles = (">id", "task", "what", "state", "planned", ">age", ">tries", "error")
+    session.print_table(session.api.stuck(grace, most), "nothing is stuck", titles, row)
 
 
 @click.command(short_help="What is wrong now.")
-@options.side
-@options.as_json
-def alerts(as_json: bool) -> None:
-    """Alerts that stand: raised by any worker, and gone when what they tell of is over."""
-    with side() as api:
-        found, now = api.alerts(), time_of(api)
+@printing
+def alerts(session: Session) -> None:
+    """List active alerts. Any worker raises them, and clears them when the cause is gone."""
 
     def line(each: Alert) -> str:
-        return f"{each.name}: {each.message}, since {words.full(each.since, now)}"
+        return f"{each.name}: {each.message}, since {session.full(each.since)}"
 
-    words.print_lines(found, as_json, "nothing is wrong", line)
+    session.print_lines(session.api.alerts(), "nothing is wrong", line)
 
 
 @click.command(short_help="Who did what.")
 @click.option("--subject", metavar="KIND:ID", help="Only what was done to this, such as item:7 or queue:mail.")
 @options.most(500)
-@options.told
-def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def audit(session: Session, subject: str | None, most: int) -> None:
     """The audit log: who did what to what, newest first."""
     from duly.core import codec
 
-    with side() as api:
-        found, now = list(api.audit(subject, most=most)), time_of(api)
-
     def line(each: ShownAuditLine) -> str:
         details = words.cut(codec.encode(each.details).decode(), 200)
-        return f"{words.short(each.at, now, in_utc)} {each.actor} {each.action} {each.subject} {details}"
+        return f"{session.short(each.at)} {each.actor} {each.action} {each.subject} {details}"
 
-    words.print_lines(found, as_json, "the audit log is empty", line)
+    session.print_lines(list(session.api.audit(subject, most=most)), "the audit log is empty", line)
 
 
 @click.command(short_help="Whether any worker is alive: a dead-man's switch.")
-@click.option(
-    "--max-age", default="5m", show_default=True, metavar="TIME", help="The oldest sign of life that will do."
-)
-@click.option("--webhook", metavar="URL", help="Tell this address when nobody is alive.")
-@click.option("--every", metavar="TIME", help="Keep watching, at this pace, instead of looking once.")
-@options.side
-@options.as_json
-def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -> None:
+@options.span_option("--max-age", default="5m", show_default=True, help="The oldest sign of life that is accepted.")
+@click.option("--webhook", metavar="URL", help="Notify this address when no worker is alive.")
+@options.span_option("--every", help="Keep checking, at this interval, instead of checking once.")
+@printing
+def alive(session: Session, max_age: float, webhook: str | None, every: float | None) -> None:
     """Look for a worker's sign of life in the database: for probes and timers of a host that outlives the workers.
 
-    Exit code 0: someone is at work. 1: nobody has been for longer than --max-age, or it cannot be told.
+    Exit code 0: a worker is alive. 1: none has been for longer than --max-age, or this could not be found out.
     """
-    import time
-
     from duly.client import ServiceError
     from duly.core.errors import StoreUnavailable
 
-    with side() as api:
-        was_told, heard_at = False, time.monotonic()
-        while True:
-            problem = None
-            try:
-                age = api.silence()
-                heard_at = time.monotonic()
-                text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
-            except (ServiceError, StoreUnavailable) as error:
-                if every is None:
-                    raise
-                # Whom to ask is away too, and the switch must outlive that: a sign of life that nobody hears of ages.
-                age, problem = time.monotonic() - heard_at, str(error)
-                text = f"nobody could be asked for {words.span(age)}: {problem}"
-            is_alive = age is not None and age <= _seconds(max_age, "max_age")
-            if as_json:
-                words.print_json({"alive": is_alive, "age_seconds": age, "problem": problem})
-            else:
-                click.echo(text)
-            # Until it takes it: a webhook that is away for a moment must not make this switch silent.
-            was_told = not is_alive and (was_told or (webhook is not None and _tell(webhook, text, age)))
+    was_notified, heard_at = False, time.monotonic()
+    while True:
+        problem = None
+        try:
+            age = session.api.silence()
+            heard_at = time.monotonic()
+            text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
+        except (ServiceError, StoreUnavailable) as error:
             if every is None:
-                raise SystemExit(0 if is_alive else 1)
-            time.sleep(_seconds(every, "every"))
+                raise
+            # The switch has to survive an outage of the database or service: the last sign of life grows older.
+            age, problem = time.monotonic() - heard_at, str(error)
+            text = f"no answer for {words.span(age)}: {problem}"
+        is_alive = age is not None and age <= max_age
+        session.print_one({"alive": is_alive, "age_seconds": age, "problem": problem}, text)
+        # Repeated until the webhook accepts it, because one that is away for a moment must not silence this switch.
+        was_notified = not is_alive and (was_notified or (webhook is not None and _notify(webhook, text, age)))
+        if every is None:
+            raise SystemExit(0 if is_alive else 1)
+        time.sleep(every)
 
 
-def _tell(url: str, text: str, age: float | None) -> bool:
-    """Tell the webhook; returns whether it took it."""
+def _notify(url: str, text: str, age: float | None) -> bool:
+    """Call the webhook; returns whether it accepted the notification."""
     from duly.outbound.http import OutboundError, post_json
 
     try:
         post_json(url, {"alert": "no_tick", "message": f"Scheduler appears to be down: {text}", "ageSeconds": age})
     except OutboundError as error:
-        click.echo(f"the webhook did not take it: {error}", err=True)
+        click.echo(f"the webhook did not accept the notification: {error}", err=True)
         return False
     return True
-
-
-def _seconds(text: str, field: str) -> float:
-    span = options.span(text, field)
-    return span.total_seconds() if hasattr(span, "total_seconds") else float(span or 0)  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ import click
 from msgspec.structs import asdict
 
 from duly.cli import options, words
-from duly.cli.sides import side, time_of
+from duly.cli.session import Session, acting, printing, printing_times
 
 if TYPE_CHECKING:
     from duly.core.filters import ActOptions
@@ -23,59 +23,46 @@ most = options.most(500)
 
 @options.listing(short_help="Groups of similar failures: show, note, retry, discard.")
 @most
-@options.told
-def review(most: int, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def review(session: Session, most: int) -> None:
     """List groups of similar failures in review, the largest first."""
-    with side() as api:
-        found, now = list(api.groups(most=most)), time_of(api)
-    if words.is_all_told(found, as_json, "nothing is in review"):
-        return
-    rows = [
-        [
-            each.id, words.cut(each.task, 24), words.cut(each.error_class or "", 30), str(each.items),
-            words.short(each.last_at, now, in_utc) if each.last_at else "", str(each.sample),
-        ]
-        for each in found
-    ]  # fmt: skip
-    titles = ("group", "task", "error", ("items", "right"), "last", ("such as", "right"))
-    words.console().print(words.table(*titles, rows=rows))
+    session.print_table(
+        list(session.api.groups(most=most)),
+        "nothing is in review",
+        ("group", "task", "error", ">items", "last", ">such as"),
+        lambda group: [group.id, words.cut(group.task, 24), words.cut(group.error_class, 30), group.items,
+                       session.short(group.last_at), group.sample],
+    )  # fmt: skip
 
 
 @review.command(name="show")
 @group_id
-@options.told
-def show_group(group_id: str, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def show_group(session: Session, group_id: str) -> None:
     """Show one group: how many items, the error of a sample, and the notes about it."""
-    with side() as api:
-        group, now = api.group(group_id), time_of(api)
-    if as_json:
-        words.print_json(group)
-        return
-    click.echo(f"{group.items} items of {group.task}, such as {group.sample}")
-    if group.error:
-        click.echo(group.error)
-    for note in group.notes:
-        click.echo(f"{words.short(note.at, now, in_utc)} {note.author}: {note.text}")
+    group = session.api.group(group_id)
+    lines = [f"{group.items} items of {group.task}, such as {group.sample}"]
+    lines += [group.error] if group.error else []
+    lines += [f"{session.short(note.at)} {note.author}: {note.text}" for note in group.notes]
+    session.print_one(group, "\n".join(lines))
 
 
 @review.command(name="note")
 @group_id
 @click.argument("text")
-@options.side
-def write_note(group_id: str, text: str) -> None:
+@acting
+def write_note(session: Session, group_id: str, text: str) -> None:
     """Write a note about a group."""
-    with side() as api:
-        api.write_note(group_id, text)
+    session.api.write_note(group_id, text)
     click.echo(f"noted about {group_id}")
 
 
 @review.command()
 @group_id
-@options.side
-def canary(group_id: str) -> None:
+@acting
+def canary(session: Session, group_id: str) -> None:
     """Retry one item of the group, to see whether the cause is gone."""
-    with side() as api:
-        item_id = api.canary(group_id)
+    item_id = session.api.canary(group_id)
     click.echo(f"item {item_id} will be retried: `duly show {item_id}` shows the result")
 
 
@@ -83,36 +70,27 @@ def canary(group_id: str) -> None:
 @group_id
 @rate
 @into
-@options.side
-@options.as_json
-def retry_group(group_id: str, rate: float | None, into: str | None, as_json: bool) -> None:
+@printing
+def retry_group(session: Session, group_id: str, rate: float | None, into: str | None) -> None:
     """Retry all items of the group, at once or at a --rate."""
-    with side() as api:
-        made = api.retry_group(group_id, rate, into)
-    words.print_one(made, as_json, _line(made))
+    _print_act(session, session.api.retry_group(group_id, rate, into))
 
 
 @review.command(name="discard")
 @group_id
 @reason
-@options.side
-@options.as_json
-def discard_group(group_id: str, reason: str, as_json: bool) -> None:
+@printing
+def discard_group(session: Session, group_id: str, reason: str) -> None:
     """Take all items of the group out of review for good."""
-    with side() as api:
-        made = api.discard_group(group_id, reason)
-    words.print_one(made, as_json, _line(made))
+    _print_act(session, session.api.discard_group(group_id, reason))
 
 
 @options.listing(short_help="Acts on many items: order, show, stop.")
 @most
-@options.side
-@options.as_json
-def acts(most: int, as_json: bool) -> None:
+@printing
+def acts(session: Session, most: int) -> None:
     """List acts on many items, newest first."""
-    with side() as api:
-        found = list(api.acts(most=most))
-    words.print_lines(found, as_json, "there are no acts on many items", _line)
+    session.print_lines(list(session.api.acts(most=most)), "there are no acts on many items", _line)
 
 
 @acts.command(name="order")
@@ -122,19 +100,16 @@ def acts(most: int, as_json: bool) -> None:
 @into
 @reason
 @click.option("--count", "is_counted", is_flag=True, help="Only count the items.")
-@options.side
-@options.as_json
+@printing
 def order_act(
-    action: Action, rate: float | None, into: str | None, reason: str, is_counted: bool, as_json: bool,
+    session: Session, action: Action, rate: float | None, into: str | None, reason: str, is_counted: bool,
     **filter: Unpack[ActOptions],
 ) -> None:  # fmt: skip
     """Cancel, retry or discard all items that match, as durable work of a worker."""
-    with side() as api:
-        if is_counted:
-            click.echo(str(api.count(action, filter)))
-            return
-        made = api.order(action, filter, rate=rate, reason=reason, queue=into)
-    words.print_one(made, as_json, _line(made))
+    if is_counted:
+        click.echo(str(session.api.count(action, filter)))
+    else:
+        _print_act(session, session.api.order(action, filter, rate=rate, reason=reason, queue=into))
 
 
 def _about_one(name: Literal["show", "cancel"], doc: str) -> None:
@@ -142,16 +117,17 @@ def _about_one(name: Literal["show", "cancel"], doc: str) -> None:
 
     @acts.command(name=name, help=doc)
     @click.argument("act_id", type=options.ID, metavar="ID")
-    @options.side
-    @options.as_json
-    def about_one(act_id: int, as_json: bool) -> None:
-        with side() as api:
-            found = api.act(act_id) if name == "show" else api.cancel_act(act_id)
-        words.print_one(found, as_json, _line(found))
+    @printing
+    def about_one(session: Session, act_id: int) -> None:
+        _print_act(session, session.api.act(act_id) if name == "show" else session.api.cancel_act(act_id))
 
 
 _about_one("show", "Show the progress of an act.")
 _about_one("cancel", "Stop an act. Items that it has changed stay changed.")
+
+
+def _print_act(session: Session, act: ShownAct) -> None:
+    session.print_one(act, _line(act))
 
 
 def _line(act: ShownAct) -> str:

@@ -16,7 +16,7 @@ import click
 
 from duly.cli import options
 from duly.cli.serve import Signals, serving, set_up_logs
-from duly.cli.sides import BUILT_IN
+from duly.cli.session import BUILT_IN
 
 if TYPE_CHECKING:
     from duly import Duly

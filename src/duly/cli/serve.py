@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
-from duly.cli.sides import BUILT_IN
+from duly.cli.session import BUILT_IN
 from duly.core.errors import ConfigError, DulyError
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def simulate(
     )
     if days != days:  # not a number
         raise InputError("days", "must be a number of days")
-    begin = _begin(start)
+    begin = options.moment(None if start == "now" else start, "start") or datetime.now(UTC).replace(microsecond=0)
     end = begin + timedelta(days=days)
     with _quiet(), _world(what, model, begin, parameters) as world:
         _run(world, begin, end, shows=not as_json)
@@ -85,17 +85,6 @@ def simulate(
         words.print_json(story)
     else:
         _print_story(what, story, begin, end)
-
-
-def _begin(start: str) -> datetime:
-    from duly.tasks.checks import when
-
-    if start == "now":
-        return datetime.now(UTC).replace(microsecond=0)
-    try:
-        return when(start, None, lambda: datetime.now(UTC))
-    except InputError as error:
-        raise InputError("start", error.problem) from None
 
 
 @contextmanager

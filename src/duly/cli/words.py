@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-T = TypeVar("T")
 
 STYLES = {
     "waiting": "blue",
@@ -26,7 +24,7 @@ STYLES = {
     "bad": "red",
 }
 
-ROOMY = 100  # with so many columns, tables show more
+ROOMY = 100  # in a terminal of this width, tables show more columns
 
 
 def console() -> Console:
@@ -43,47 +41,25 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
 
 
-def is_all_told(found: Sequence[Any], as_json: bool, nothing: str) -> bool:
-    """Print a list as JSON, or the sentence for an empty one; False if there are rows to be shown as a table."""
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo(nothing)
-    return as_json or not found
+def table(*titles: str, rows: Iterable[Sequence[Any]], last: bool = False) -> Table:
+    """A table without lines. A column whose title begins with > is aligned to the right; None is an empty cell.
 
-
-def print_lines(found: Sequence[T], as_json: bool, nothing: str, line: Callable[[T], str]) -> None:
-    """Tell a list: as JSON, or in a line for each."""
-    if not is_all_told(found, as_json, nothing):
-        for each in found:
-            click.echo(line(each))
-
-
-def print_one(value: Any, as_json: bool, text: str) -> None:
-    """Tell one thing: as JSON, or by this text."""
-    if as_json:
-        print_json(value)
-    else:
-        click.echo(text)
-
-
-def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Table:
-    """A table without lines. A column is a title, or a title and "right"; `last`: the last one takes what is left."""
+    `last`: the last column takes the space that is left.
+    """
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=last)
-    for place, column in enumerate(columns):
-        title, side = (column, "left") if isinstance(column, str) else column
-        is_free = last and place == len(columns) - 1
+    for place, title in enumerate(titles, 1):
         made.add_column(
-            title,
-            justify="right" if side == "right" else "left",
+            title.removeprefix(">"),
+            justify="right" if title.startswith(">") else "left",
             no_wrap=True,
             overflow="ellipsis",
-            ratio=1 if is_free else None,
+            ratio=1 if last and place == len(titles) else None,
         )
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(cell if isinstance(cell, Text) else "" if cell is None else str(cell) for cell in row))
     return made
 
 
@@ -94,7 +70,7 @@ def state(name: str) -> Text:
 
 
 def cut(text: str | None, most: int) -> str:
-    """The first line, at most so long."""
+    """The first line, at most this long."""
     line = (text or "").partition("\n")[0]
     return line if len(line) <= most else f"{line[: most - 1]}…"
 

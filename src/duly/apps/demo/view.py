@@ -149,7 +149,7 @@ class Screen(Lines):
 
 
 def _upcoming(rows: list[Row], now: datetime) -> RenderableType:
-    table = words.table(("due", "right"), "upcoming", rows=(), last=True)
+    table = words.table(">due", "upcoming", rows=(), last=True)
     table.columns[0].min_width = 8
     for row in rows:
         again = Text(f"try {row.attempt + 1}  ", style="yellow") if row.failures else Text()
