@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -420,17 +421,22 @@ def test_settings_say_value_source_and_meaning(tmp_path: Path) -> None:
     assert "concurrency = 7  (SCHEDULER_BATCH_SIZE)" in text
 
 
-def test_commands_of_an_app_whose_packages_are_missing_report_what_to_install() -> None:
-    without = "import sys; sys.modules['google.protobuf'] = None; from duly.cli import main; main()"
+def test_commands_of_an_app_whose_packages_are_missing_report_what_to_install(database_url: str) -> None:
+    def run(*arguments: str, missing: str = "google.protobuf") -> subprocess.CompletedProcess[str]:
+        without = f"import sys; sys.modules[{missing!r}] = None; from duly.cli import main; main()"
+        env = {**os.environ, "DULY_DATABASE_URL": database_url}
+        command = [sys.executable, "-c", without, *arguments]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", without, *arguments], capture_output=True, text=True, timeout=60)
-
-    shown = run("--help")
+    assert run("migrate").returncode == 0
+    for words in (["messages", "list", "--json"], ["retry-service"]):
+        for missing in ("google.protobuf", "pika"):
+            asked = run(*words, missing=missing)
+            assert (asked.returncode, asked.stdout) == (2, ""), asked.stderr
+            assert "pip install 'duly[rabbitmq]'" in asked.stderr
+            assert "Traceback" not in asked.stderr
+    shown = run("--help", missing="duly.apps.messages.commands")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "messages is not available" in " ".join(shown.stdout.split())
-    asked = run("messages", "list", "--json")
-    assert (asked.returncode, asked.stdout) == (2, "")
-    assert "pip install 'duly[rabbitmq]'" in asked.stderr
-    assert "Traceback" not in asked.stderr
+    assert "pip install 'duly[rabbitmq]'" in run("messages", "list", missing="duly.apps.messages.commands").stderr
     assert run("products", "--help").returncode == 0, "other apps do not suffer"

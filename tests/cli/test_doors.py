@@ -19,6 +19,7 @@ from duly.cli.local import Local
 from duly.client import Client
 from duly.core.errors import DoesNotExist, DulyError, WrongState
 from duly.core.model import Done, Failed
+from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
 from duly.web.server import Service
 from tests.cli.conftest import call
@@ -98,6 +99,7 @@ def filled(app: Duly, folder: Path) -> dict[str, Any]:
     app.verbs.review.write_note(LOCAL, group.id, "the line is down")
     schedule = app.verbs.schedules.create(LOCAL, "remind", "daily 09:00", {"phone": "385"}, key="mornings")
     app.verbs.schedules.run_now(LOCAL, schedule.id)
+    app.verbs.schedules.create(LOCAL, "remind", Slots(24), {"phone": "385"}, key="evenly")
     act = app.verbs.acts.order(LOCAL, "retry", {"state": "failed", "error": "busy"}, rate=2, reason="back")
     app.verbs.users.create(LOCAL, "ana")
     app.verbs.users.make_key(LOCAL, "ana", "test")
@@ -126,6 +128,7 @@ COMMANDS = [
     "schedules --state active --task remind",
     "schedules show {schedule} --next 3",
     "queues",
+    "slots",
     "limits",
     "late",
     "stuck",

@@ -330,7 +330,7 @@ def test_the_command_line_decides_between_a_service_and_a_database(sqlite_url: s
     said = call("items", "--database-url", sqlite_url, DULY_URL=nowhere)
     assert said.stdout == "no items match\n"
     slots = call("slots", "--database-url", sqlite_url, DULY_URL=nowhere)
-    assert slots.exit_code == 0, "a command that has no --url does not mind the variable"
+    assert slots.exit_code == 0, "a database on the command line beats a variable"
 
 
 def test_the_doctor_and_limits_answer_for_the_service_that_duly_url_names(remote: Remote, served: Duly) -> None:
@@ -340,7 +340,7 @@ def test_the_doctor_and_limits_answer_for_the_service_that_duly_url_names(remote
     served.pause("remind")
     result = remote("doctor", "--json")
     found = {each["subject"]: each for each in json.loads(result.stdout)}
-    assert found["key"]["text"] == "it knows you as local, who may read, write, admin"
+    assert found["key"]["text"] == "belongs to local, with the scopes read, write, admin"
     assert found["workers"]["level"] == "bad"
     assert result.exit_code == 1
     assert found["queues"]["text"] == "paused: remind"
@@ -353,7 +353,7 @@ def test_history_is_the_same_through_the_service(remote: Remote, local: Remote, 
     from duly.core.settings import Settings
     from duly.engine.historian import Historian
 
-    assert "nothing was written down" in local("history").stdout
+    assert "nothing was recorded" in local("history").stdout
     served.telemetry.ran([("remind", 0.5), ("remind", 0.25)])
     Historian(served.store, served.telemetry, Settings(), {}, list).write(served.clock.now())
     here, there = told(local("history", "--json")), told(remote("history", "--json"))
@@ -424,6 +424,13 @@ def test_how_it_is_now_is_told_alike_through_the_service(remote: Remote, local: 
     assert there["health"] == "bad"
     for run in (remote, local):
         text = run("now").stdout
-        for words in ("not well", "many are late", "queue remind is paused", "1 waiting (1 due", "7 late since", "w1"):
+        for words in (
+            "there are problems",
+            "many are late",
+            "queue remind is paused",
+            "1 waiting (1 due",
+            "7 late since",
+            "w1",
+        ):
             assert words in text, (words, text)
         assert "0 of 2" in text

@@ -142,6 +142,8 @@ def test_slots_are_drawn_and_a_rebalance_is_only_done_when_asked(duly: Duly, app
     assert "2 members moved" in lines(duly("slots", "--rebalance", "--yes"))
     assert [slot.members for slot in app.schedules.slots("sync")] == [2, 2, 2]
     assert "no schedule has slots" in lines(duly("slots", "--ring", "other"))
+    refused = call("slots", "--rebalance", "--url", "http://127.0.0.1:9")
+    assert (refused.exit_code, "works on a database only" in refused.stderr) == (2, True)
 
 
 def test_a_deactivated_schedule_is_listed_and_reactivated(duly: Duly, app: App) -> None:
@@ -208,7 +210,7 @@ def test_the_dead_mans_switch_needs_no_worker(duly: Duly, app: App) -> None:
 def test_a_webhook_that_is_away_does_not_hide_the_answer(duly: Duly) -> None:
     result = duly("alive", "--webhook", "http://127.0.0.1:9/dead")
     assert result.exit_code == 1
-    assert "did not take it" in result.stderr
+    assert "did not accept the notification" in result.stderr
 
 
 def test_the_plan_of_five_thousand_products_has_the_figures_of_its_document() -> None:
@@ -297,6 +299,6 @@ def test_the_dead_mans_switch_outlives_whom_it_asks(monkeypatch: pytest.MonkeyPa
     with Provider(answer(200, b"{}")) as provider:
         found = call("alive", "--webhook", f"{provider.url}/dead", "--every", "2m", **nowhere)
     assert isinstance(found.exception, Enough)
-    assert "nobody could be asked for 4 min" in found.stdout
+    assert "no answer for 4 min" in found.stdout
     assert len(provider.requests) == 1, "it is told once, when it has been so for long enough"
     assert call("alive", **nowhere).exit_code != 0

@@ -38,7 +38,7 @@ def notes(app: package.Duly) -> list[tuple[str, str, str]]:
 def test_the_first_admin_is_made_and_listed(duly: Duly) -> None:
     assert "`duly users add NAME --admin` makes the first" in duly("users").output
     made = duly("users", "add", "ana", "--admin")
-    assert made.output == "ana is an admin; `duly keys add` makes a key to come in with\n"
+    assert made.output == "ana is an admin; `duly keys add` makes a key\n"
     (user,) = json.loads(duly("users", "--json").output)
     assert (user["id"], user["role"], user["has_password"], user["disabled_at"]) == ("ana", "admin", False, None)
     assert "keys only" in duly("users").output
@@ -61,10 +61,10 @@ def test_who_is_disabled_stays_out_until_enabled(duly: Duly, app: package.Duly) 
     duly("users", "add", "ana")
     secret = duly("keys", "add", "ana", "--name", "ci").stdout.strip()
     assert app.verbs.users.by_key(secret)
-    assert "ana is shut out" in duly("users", "disable", "ana").output
+    assert "ana is disabled" in duly("users", "disable", "ana").output
     assert app.verbs.users.by_key(secret) is None
     assert "disabled" in duly("users").output
-    assert duly("users", "enable", "ana").output == "ana may come in\n"
+    assert duly("users", "enable", "ana").output == "ana is enabled\n"
     assert app.verbs.users.by_key(secret)
 
 

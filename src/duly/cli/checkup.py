@@ -25,7 +25,7 @@ from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth
 from duly.plugins import Finding, Plugin, chosen, plugins
 from duly.store import Store, open_store
-from duly.store.migrate import current, latest
+from duly.store.migrate import current, dialect_of, latest, migrations, versions
 from duly.store.postgres import lacking
 from duly.verbs.read import Read
 
@@ -65,7 +65,7 @@ def examine() -> Iterator[Finding]:
         yield bad("database", str(error), "correct DULY_DATABASE_URL")
         return
     if missing is not None:
-        yield bad("database", f"there is no file {missing} yet", "`duly migrate` or `duly up` makes it")
+        yield bad("database", f"there is no file {missing} yet", "`duly migrate` or `duly up` creates it")
         return
     try:
         yield from _database(store, settings)
@@ -80,28 +80,32 @@ def examine_service(client: Client) -> Iterator[Finding]:
     with client:
         try:
             yield ok("service", f"{client.http.place} answers: {client.http.request('GET', '/healthz')}")
-            yield ok("database", f"it has one that answers: {client.http.request('GET', '/readyz')}")
+            yield ok("database", f"answers: {client.http.request('GET', '/readyz')}")
             me = client.me()
         except DulyError as error:
-            yield bad("service", _line(error), "is it up, --url or DULY_URL right, and DULY_API_KEY a key that counts?")
+            yield bad(
+                "service",
+                _line(error),
+                "check that it runs, that --url or DULY_URL is right, and that DULY_API_KEY is valid",
+            )
             return
-        yield ok("key", f"it knows you as {me.user_id}, who may {', '.join(me.scopes)}")
+        yield ok("key", f"belongs to {me.user_id}, with the scopes {', '.join(me.scopes)}")
         if "admin" not in me.scopes:
-            advice = "ask with a key that has the scope admin for workers, alerts and queues"
-            yield warn("work", "only admins see whether all is well", advice)
+            advice = "use a key with the scope admin to check workers, alerts and queues"
+            yield warn("work", "not checked: only admins may see it", advice)
             return
         workers = len(list(client.workers()))
         yield (
-            ok("workers", f"{workers} give signs of life")
+            ok("workers", f"{workers} alive")
             if workers
-            else bad("workers", "none gives a sign of life", "start one: `duly worker`")
+            else bad("workers", "none is alive", "start one: `duly worker`")
         )
         for alert in client.alerts():
             yield warn(
                 alert.name, f"{alert.message}, since {alert.since:%Y-%m-%d %H:%M:%S %z}", "`duly queues` shows where"
             )
         if paused := sorted(each.queue for each in client.queues() if each.paused):
-            yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
+            yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` resumes it")
 
 
 def missing_file(url: str) -> Path | None:
@@ -164,7 +168,11 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
             knock(store.url)
         have, need = current(store), latest(store)
     except DulyError as error:
-        advice = "is the file readable, and a database?" if is_sqlite else "is the server up, and the URL right?"
+        advice = (
+            "check that the file is readable and a database"
+            if is_sqlite
+            else "check that the server runs and that the URL is right"
+        )
         yield bad("database", _line(error), advice)
         return
     place = settings.shown()["database_url"]
@@ -173,9 +181,26 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
     if have < need:
         yield bad("migrations", f"at {have}, this version needs {need}", "run `duly migrate`")
         return
-    ahead = " (newer than this code, which is fine)" if have > need else ""
+    ahead = " (newer than this code, which is compatible)" if have > need else ""
     yield ok("migrations", f"up to date at {have}{ahead}")
+    yield _app_tables(store, settings)
     yield from _work(store, settings)
+
+
+def _app_tables(store: Store, settings: Settings) -> Finding:
+    """Whether the tables of the chosen apps are there. One that was named in DULY_APPS does not start without them."""
+    try:
+        wanted = {each.name: each.migrations for each in _chosen(settings) if each.migrations}
+        have = versions(store, wanted)
+        need = {app: len(migrations(dialect_of(store), folder, app)) for app, folder in wanted.items()}
+    except ConfigError as error:
+        return bad("app tables", _line(error), "correct DULY_APPS, or the package of the app")
+    behind = {app: have.get(app, 0) for app in wanted if have.get(app, 0) < need[app]}
+    if not behind:
+        return ok("app tables", f"up to date: {', '.join(wanted) or 'no app has any'}")
+    level = bad if settings.apps or any(behind.values()) else warn
+    text = ", ".join(f"{app} is at {version}, needs {need[app]}" for app, version in behind.items())
+    return level("app tables", text, "run `duly migrate`, or set DULY_APPS to the apps that run here")
 
 
 def _sqlite(store: Store) -> Iterator[Finding]:
@@ -208,24 +233,24 @@ def _postgres(store: Store, listen: bool) -> Iterator[Finding]:
     elif listen:
         yield warn(
             "pooler",
-            "LISTEN does not work behind this transaction pooler: new work is found by sweeps, not at once",
+            "LISTEN does not work behind this transaction pooler: new work is found by sweeps, with a delay",
             "set DULY_LISTEN=false, or give workers the address of the server itself",
         )
     else:
-        yield ok("pooler", "a transaction pooler, without LISTEN, as it must be")
+        yield ok("pooler", "a transaction pooler; LISTEN is off, as it has to be")
     with store.transaction() as connection:
         number = int(connection.execute("show server_version_num").fetchone()[0])
         off = sorted(name for name, value in connection.execute(_DURABILITY).fetchall() if value == "off")
     text = f"{number // 10_000}.{number % 10_000}"
     if number < POSTGRES_OLDEST:
-        yield warn("PostgreSQL", f"{text} gets no corrections any more", "upgrade the server")
+        yield warn("PostgreSQL", f"{text} is out of support", "upgrade the server")
     else:
         yield ok("PostgreSQL", text)
     if off:
         yield warn(
             "durability",
-            f"{', '.join(off)} off: a crash of the server may undo what it said was committed",
-            "turn on in postgresql.conf, or for this database with `alter database … set`",
+            f"{', '.join(off)} off: a crash of the server may undo committed transactions",
+            "turn them on in postgresql.conf, or for this database with `alter database … set`",
         )
     else:
         yield ok("durability", "fsync and synchronous_commit are on")
@@ -264,11 +289,11 @@ def _files(store: Store) -> Iterator[Finding]:
     if is_own and not store.url.startswith("sqlite"):
         yield warn(
             "files",
-            f"files_url is {where}, a folder below wherever a process was started: others do not find its files",
-            "set DULY_FILES_URL to a folder that all servers and workers share, by its whole path, or to s3://…",
+            f"files_url is {where}, a relative path: processes that start in other folders do not find the files",
+            "set DULY_FILES_URL to the absolute path of a folder that all servers and workers share, or to s3://…",
         )
     else:
-        yield ok("files", f"jobs have their files in {where}")
+        yield ok("files", f"files of jobs are in {where}")
 
 
 def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
@@ -277,15 +302,15 @@ def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
     if orphans:
         yield bad(
             "leases",
-            f"{_items(orphans)} running without a lease: nobody will finish or rescue that",
-            f"someone changed rows by hand? `duly cancel {orphans[0]}`, then `duly retry {orphans[0]}`",
+            f"{_items(orphans)} running without a lease: no worker will finish or rescue this",
+            f"were rows changed by hand? `duly cancel {orphans[0]}`, then `duly retry {orphans[0]}`",
         )
     items, empty = store.expired(now - lease, 1_000)
     if items or empty:
         yield warn(
             "leases",
-            f"{len({item.fence for item in items} | set(empty))} ran out long ago and nobody rescued them",
-            "is a worker that has their tasks running? Each looks for dead leases every few seconds: `duly worker`",
+            f"{len({item.fence for item in items} | set(empty))} expired long ago and were not rescued",
+            "start a worker with their tasks: `duly worker` rescues expired leases every few seconds",
         )
     if not orphans and not items and not empty:
         yield ok("leases", "every running item has one, and none is overdue")
@@ -294,7 +319,7 @@ def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
 def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
     paused = sorted({depth.queue for depth in depths if depth.paused})
     if paused:
-        yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
+        yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` resumes it")
     due = [depth for depth in depths if depth.state == "waiting" and depth.due and not depth.paused]
     oldest = min((depth.oldest for depth in due if depth.oldest is not None), default=None)
     late = (now - oldest).total_seconds() if oldest is not None else 0.0
@@ -303,12 +328,12 @@ def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
         yield warn(
             "due work",
             f"{count} items are due, the oldest for {late:.0f} s",
-            "is a worker with their tasks running, and are there enough? `duly queues` shows where they wait",
+            "check that enough workers with their tasks run; `duly queues` shows where they wait",
         )
     else:
         yield ok("due work", f"{count} items are due, none for more than a minute")
     if failed := sum(depth.items for depth in depths if depth.state == "failed"):
-        yield ok("review", f"{failed} items were given up and wait for a person: `duly items --state failed`")
+        yield ok("review", f"{failed} items have failed and are in review: `duly items --state failed`")
 
 
 def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
@@ -320,7 +345,7 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
     try:
         wanted = chosen(settings.apps)
     except ConfigError as error:
-        yield bad("apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
+        yield bad("apps", _line(error), "correct DULY_APPS, or the package of the app")
         return
     for plugin in wanted:
         with suppress(ConfigError):  # there is a finding about it already

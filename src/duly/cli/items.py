@@ -69,11 +69,12 @@ def again(session: Session, item_id: int, **given: Any) -> None:
     print_placed(session, session.api.again(item_id, **given))
 
 
-def print_placed(session: Session, placed: Placed[Any]) -> None:
+def print_placed(session: Session, placed: Placed[Any], task: str = "") -> None:
     if session.as_json:
         words.print_json(placed)
     elif (row := _visible(session, placed.id)) is None:
-        click.echo(f"item {placed.id}" + (" is put" if placed.fresh else " has this key already"))
+        name = f"item {placed.id} of {task}" if task else f"item {placed.id}"
+        click.echo(name + (" is put" if placed.fresh else " has this key already"))
     elif placed.fresh:
         click.echo(f"item {row.id} of {row.task}: due {session.full(row.due_at)}")
     else:

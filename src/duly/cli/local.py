@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Unpack
 
@@ -59,7 +59,14 @@ class Bound:
 
     def __get__(self, local: Local, _: type[Local]) -> Callable[..., Any]:
         call, show = self.find(local), self._show
-        return call if show is None else lambda *args, **options: show(call(*args, **options))
+        if show is None:
+            return call
+
+        @wraps(call)
+        def shown(*args: Any, **options: Any) -> Any:
+            return show(call(*args, **options))
+
+        return shown
 
 
 def verb(find: Callable[[Verbs], Callable[..., Any]], show: Callable[[Any], Any] | None = None) -> Any:

@@ -132,11 +132,13 @@ item_filter = together(
 )
 
 
-def require_any(fields: Mapping[str, Any], command: str) -> None:
-    """Reject a command that was given none of the fields that it can change."""
-    if all(value is None for value in fields.values()):
+def given_any(fields: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """The fields that a command is to change. It is rejected if it was given none."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    if not given:
         *flags, last = (f"--{name.replace('_', '-')}" for name in fields)
         raise InputError(command, f"nothing to change; give {', '.join(flags)} or {last}")
+    return given
 
 
 def most(ceiling: int = 1_000, default: int = 20) -> Callable[[F], F]:

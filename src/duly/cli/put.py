@@ -31,7 +31,7 @@ def put(session: Session, task: str, pairs: tuple[str, ...], text: str | None, *
     """
     args = json_object(text)
     placed = fitting(lambda **read: session.api.put(task, {**args, **read}, **given), named_pairs(pairs))
-    print_placed(session, placed)
+    print_placed(session, placed, task)
 
 
 def fitting(act: Callable[..., T], pairs: dict[str, str]) -> T:

@@ -14,7 +14,7 @@ from duly.core.errors import InputError
 if TYPE_CHECKING:
     from duly import Duly
     from duly.client import Client
-    from duly.core.filters import ScheduleChange, ScheduleFields
+    from duly.core.filters import ScheduleFields
     from duly.core.results import ScheduleAction
     from duly.core.shown import ShownSchedule
     from duly.verbs.timetable import Move
@@ -148,10 +148,10 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 @overlap
 @click.option("--rank", type=int)
 @acting
-def change_schedule(session: Session, schedule_id: int, **fields: Unpack[ScheduleChange]) -> None:
+def change_schedule(session: Session, schedule_id: int, **fields: Any) -> None:
     """Change a schedule. With another rule or zone its next time is planned anew."""
-    options.require_any(fields, "change")
-    click.echo(f"schedule {schedule_id}: {session.api.change_schedule(schedule_id, **fields).describe}")
+    changed = session.api.change_schedule(schedule_id, **options.given_any(fields, "change"))
+    click.echo(f"schedule {schedule_id}: {changed.describe}")
 
 
 def _act(name: str, action: ScheduleAction, doc: str, done: str) -> None:

@@ -1,115 +1,41 @@
-"""`duly people`: the people who are greeted on their birthdays, on a database or through a service."""
+"""`duly people`: the people who are greeted on their birthdays.
+
+On a database they are those that code added, through a service those of the user whose key is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 from msgspec.structs import asdict
 
-from duly.apps.birthdays import Person, PersonEvent, birthdays_on
-from duly.apps.birthdays.greetings import Leap
-from duly.cli import options, words
-from duly.cli.sides import chosen
-from duly.core.errors import InputError
+from duly.apps.birthdays import Person, birthdays_on
+from duly.apps.birthdays.greetings import PersonStory
+from duly.cli import options
+from duly.cli.session import Session, acting, printing_times, session
 
 if TYPE_CHECKING:
     from duly import Duly
-    from duly.client import Client
 
 someone = click.argument("person_id", metavar="ID")
 leap = click.option(
     "--leap", type=click.Choice(["feb28", "mar1", "skip"]), help="When people born on 29 February are greeted."
 )
-
-
-class PersonStory(Person, frozen=True, kw_only=True):
-    """A person with the next event and the past ones."""
-
-    events: list[PersonEvent]
-
-
-class PersonChange(TypedDict, total=False):
-    """What can be changed of a person; None: as it is."""
-
-    first_name: str | None
-    last_name: str | None
-    birthday: str | None
-    zone: str | None
-    leap: Leap | None
-
-
-class LocalPeople:
-    """People on a database: those that code added, not those of users."""
-
-    def __init__(self, app: Duly) -> None:
-        self._birthdays = birthdays_on(app)
-        self._actor = options.who().user_id
-
-    def page(self, most: int) -> Iterator[Person]:
-        return iter(self._birthdays.list(most))
-
-    def add(
-        self, person_id: str, first_name: str, last_name: str, birthday: str, zone: str, leap: Leap = "feb28"
-    ) -> Person:
-        return self._birthdays.add(person_id, first_name, last_name, birthday, zone, leap, actor=self._actor)
-
-    def get(self, person_id: str) -> PersonStory:
-        return PersonStory(**asdict(self._birthdays.get(person_id)), events=list(self._birthdays.events(person_id)))
-
-    def change(self, person_id: str, **fields: Unpack[PersonChange]) -> Person:
-        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        return self._birthdays.change(person_id, actor=self._actor, **given)
-
-    def remove(self, person_id: str) -> None:
-        self._birthdays.remove(person_id, actor=self._actor)
-
-
-class PeopleClient:
-    """People through a service: those of the user whose key is used."""
-
-    def __init__(self, client: Client) -> None:
-        self._http = client.http
-
-    def page(self, most: int) -> Iterator[Person]:
-        return self._http.pages(Person, "/api/people", most)
-
-    def add(
-        self, person_id: str, first_name: str, last_name: str, birthday: str, zone: str, leap: Leap = "feb28"
-    ) -> Person:
-        names = {"id": person_id, "first_name": first_name, "last_name": last_name}
-        return self._http.post(Person, "/api/people", **names, birthday=birthday, zone=zone, leap=leap)
-
-    def get(self, person_id: str) -> PersonStory:
-        return self._http.get(PersonStory, _path(person_id))
-
-    def change(self, person_id: str, **fields: Unpack[PersonChange]) -> Person:
-        return self._http.patch(Person, _path(person_id), **fields)
-
-    def remove(self, person_id: str) -> None:
-        self._http.request("DELETE", _path(person_id))
-
-
-def _path(person_id: str) -> str:
-    return f"/api/people/{quote(person_id, safe='')}"
-
-
-def _side() -> AbstractContextManager[LocalPeople | PeopleClient]:
-    return chosen(LocalPeople, PeopleClient)
+acting_with_times = session(options.in_utc)
 
 
 @options.listing(short_help="People who are greeted on their birthdays.")
 @options.most()
-@options.told
-def people(most: int, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def people(session: Session, most: int) -> None:
     """List people in the order in which they were added."""
-    with _side() as api:
-        found = list(api.page(most))
-    words.print_lines(found, as_json, "there are no people", lambda each: _line(each, in_utc))
+    found = session.either(
+        lambda app: list(birthdays_on(app).list(most)),
+        lambda client: list(client.http.pages(Person, "/api/people", most)),
+    )
+    session.print_lines(found, "there are no people", lambda each: _line(session, each))
 
 
 @people.command(name="add")
@@ -119,31 +45,30 @@ def people(most: int, as_json: bool, in_utc: bool) -> None:
 @click.argument("birthday")
 @click.argument("zone")
 @leap
-@options.side
-@options.in_utc
-def add_person(
-    person_id: str, first_name: str, last_name: str, birthday: str, zone: str, leap: Leap | None, in_utc: bool
-) -> None:
+@acting_with_times
+def add_person(session: Session, person_id: str, leap: str | None, **fields: Any) -> None:
     """Greet someone every year: BIRTHDAY is YYYY-MM-DD or MM-DD, ZONE such as Europe/Zagreb."""
-    with _side() as api:
-        made = api.add(person_id, first_name, last_name, birthday, zone, leap or "feb28")
-    click.echo(_line(made, in_utc))
+    given = {**fields, "leap": leap or "feb28"}
+    made = session.either(
+        lambda app: birthdays_on(app).add(person_id, **given, actor=options.who().user_id),
+        lambda client: client.http.post(Person, "/api/people", id=person_id, **given),
+    )
+    click.echo(_line(session, made))
 
 
 @people.command(name="show")
 @someone
-@options.told
-def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def show_person(session: Session, person_id: str) -> None:
     """Show a person with the next event and the past ones."""
-    with _side() as api:
-        person = api.get(person_id)
-    if as_json:
-        words.print_json(person)
-        return
-    click.echo(_line(person, in_utc))
-    for each in person.events:
-        when = words.full(each.target, datetime.now(UTC), in_utc)
-        click.echo(f"{when} {each.status} {each.last_error or ''}".rstrip())
+
+    def local(app: Duly) -> PersonStory:
+        birthdays = birthdays_on(app)
+        return PersonStory(**asdict(birthdays.get(person_id)), events=list(birthdays.events(person_id)))
+
+    person = session.either(local, lambda client: client.http.get(PersonStory, _path(person_id)))
+    events = [f"{session.full(each.target)} {each.status} {each.last_error or ''}".rstrip() for each in person.events]
+    session.print_one(person, "\n".join([_line(session, person), *events]))
 
 
 @people.command(name="change")
@@ -153,29 +78,35 @@ def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
 @click.option("--birthday")
 @click.option("--zone")
 @leap
-@options.side
-@options.in_utc
-def change_person(person_id: str, in_utc: bool, **fields: Unpack[PersonChange]) -> None:
+@acting_with_times
+def change_person(session: Session, person_id: str, **fields: Any) -> None:
     """Change a name, birthday or zone. The next event is planned anew."""
-    if all(value is None for value in fields.values()):
-        raise InputError("change", "nothing to change; give --first-name, --last-name, --birthday, --zone or --leap")
-    with _side() as api:
-        changed = api.change(person_id, **fields)
-    click.echo(_line(changed, in_utc))
+    given = options.given_any(fields, "change")
+    changed = session.either(
+        lambda app: birthdays_on(app).change(person_id, actor=options.who().user_id, **given),
+        lambda client: client.http.patch(Person, _path(person_id), **given),
+    )
+    click.echo(_line(session, changed))
 
 
 @people.command(name="remove")
 @someone
-@options.side
-def remove_person(person_id: str) -> None:
+@acting
+def remove_person(session: Session, person_id: str) -> None:
     """Remove a person. A waiting greeting is cancelled."""
-    with _side() as api:
-        api.remove(person_id)
+    session.either(
+        lambda app: birthdays_on(app).remove(person_id, actor=options.who().user_id),
+        lambda client: client.http.request("DELETE", _path(person_id)),
+    )
     click.echo(f"{person_id} is removed")
 
 
-def _line(each: Person, in_utc: bool) -> str:
-    when = words.full(each.next_at, datetime.now(UTC), in_utc) if each.next_at else "never"
+def _path(person_id: str) -> str:
+    return f"/api/people/{quote(person_id, safe='')}"
+
+
+def _line(session: Session, each: Person) -> str:
+    when = session.full(each.next_at) or "never"
     return f"{each.id} {each.first_name} {each.last_name}, {each.birthday} in {each.zone}: next {when}"
 
 

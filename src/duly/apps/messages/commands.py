@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+from msgspec import convert
 
-from duly.apps.messages.client import LocalMessages, MessageRow, MessagesClient
+from duly.apps.messages import message_retry_on
 from duly.apps.messages.process import retry_service
-from duly.apps.messages.review import Act, Other
+from duly.apps.messages.shown import MessageStory, ShownMessage
 from duly.cli import options, words
-from duly.cli.sides import chosen
+from duly.cli.session import Session, acting, printing_times
 from duly.core.errors import InputError
 from duly.core.model import STATES
 from duly.core.shown import Drift
+from duly.core.wire import written
 
-
-def side() -> AbstractContextManager[LocalMessages | MessagesClient]:
-    return chosen(LocalMessages, MessagesClient)
+if TYPE_CHECKING:
+    from duly import Duly
+    from duly.apps.messages.review import Act, Other
+    from duly.client import Client
 
 
 @click.group()
@@ -38,49 +41,60 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--state", type=click.Choice(STATES), help="failed: in review.")
 @click.option("--queue", metavar="NAME", help="The queue they came from.")
 @click.option("--message-id", metavar="ID")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@options.told
-def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
+@options.most()
+@printing_times
+def list_messages(session: Session, most: int, **filters: Any) -> None:
     """List messages, newest first."""
-    with side() as api:
-        found = list(api.page(most=limit, **filters))
-    if words.is_all_told(found, as_json, "no messages match"):
-        return
-    console, now = words.console(), datetime.now(UTC)
-    is_roomy = console.width >= words.ROOMY
-    rows = []
-    for each in found:
-        row: list[Any] = [
-            str(each.id), words.cut(_plain(each.queue), 24), words.state(each.state),
-            f"{each.retry_count}/{each.max_retries}", words.short(each.due_at, now, in_utc),
-            words.relative(each.due_at, now),
+
+    def local(app: Duly) -> list[ShownMessage]:
+        queries = message_retry_on(app).queries
+        rows = queries.page(None, most=most, **filters)
+        return [convert(queries.shown(row, is_brief=True), ShownMessage) for row in rows]
+
+    found = session.either(
+        local, lambda client: list(client.http.pages(ShownMessage, "/api/messages", most, **filters))
+    )
+    is_roomy = words.console().width >= words.ROOMY
+    titles = [">id", "queue", "state", "retry", "due", "", "message", ""]
+
+    def row(each: ShownMessage) -> list[Any]:
+        line = [
+            each.id, words.cut(_plain(each.queue), 24), words.state(each.state),
+            f"{each.retry_count}/{each.max_retries}", session.short(each.due_at), session.relative(each.due_at),
         ]  # fmt: skip
-        rows.append([*row, each.message_id or "", words.cut(_why(each), 80)] if is_roomy else row)
-    columns: list[Any] = [("id", "right"), "queue", "state", "retry", "due", ""]
-    if is_roomy:
-        columns += ["message", ""]
-    console.print(words.table(*columns, rows=rows, last=is_roomy))
+        return [*line, each.message_id, words.cut(_plain(each.error or each.reason), 80)] if is_roomy else line
+
+    session.print_table(found, "no messages match", titles if is_roomy else titles[:-2], row, last=is_roomy)
 
 
 @messages.command("show")
 @item
-@options.told
-def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def show_message(session: Session, item_id: int) -> None:
     """Show one message: why it failed, when it is due, and its payload."""
+
+    def local(app: Duly) -> MessageStory:
+        service = message_retry_on(app)
+        return convert(service.queries.shown(service.review.find(options.who(), item_id)), MessageStory)
+
+    found = session.either(local, lambda client: _get(client, item_id))
+    session.print_one(found, lambda: _print_story(session, found))
+
+
+def _get(client: Client, item_id: int) -> MessageStory:
+    return client.http.get(MessageStory, f"/api/messages/{item_id}")
+
+
+def _print_story(session: Session, found: MessageStory) -> None:
     from duly.core import codec
 
-    with side() as api:
-        found, now = api.get(item_id), datetime.now(UTC)
-    if as_json:
-        words.print_json(found)
-        return
     for name in ("id", "message_id", "queue", "state", "reason", "error"):
         if value := getattr(found, name):
             click.echo(f"{name.replace('_', ' '):<12} {_plain(str(value))}")
-    click.echo(f"{'due':<12} {words.full(found.due_at, now, in_utc)}")
+    click.echo(f"{'due':<12} {session.full(found.due_at)}")
     click.echo(f"{'retries':<12} {found.retry_count} of {found.max_retries}")
     for each in found.story:
-        click.echo(f"{'failed':<12} {words.full(each.at, now, in_utc)} retry {each.retry} {_plain(each.reason)}")
+        click.echo(f"{'failed':<12} {session.full(each.at)} retry {each.retry} {_plain(each.reason)}")
     click.echo(f"{'properties':<12} {codec.encode(found.properties).decode()}")
     payload = found.payload
     if payload.decoded is not None:
@@ -89,81 +103,12 @@ def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     click.echo(payload.text if payload.text is not None else payload.hex)
 
 
-def _change_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that change a message."""
-    for option in (
-        click.option("--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable."),
-        click.option("--payload", "path", type=FILE, metavar="FILE", help="Another payload: the bytes of this file."),
-        click.option("--queue", metavar="NAME", help="Another queue to publish it to."),
-    ):
-        command = option(command)
-    return command
-
-
-@messages.command("send")
-@item
-@_change_options
-@click.option("--again", "is_again", is_flag=True, help="Also if it was published or cancelled: as another message.")
-@options.side
-def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...], is_again: bool) -> None:
-    """Publish a message now, whatever its retry count, to its queue or another one, unchanged or changed."""
-    with side() as api:
-        sent = api.send(item_id, replay=is_again, **_changes(queue, path, pairs))
-    click.echo(f"message {item_id} is on its way{'' if sent == item_id else f' again, as message {sent}'}")
-
-
-@messages.command("edit")
-@item
-@_change_options
-@options.side
-def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
-    """Change a message that waits or is in review."""
-    with side() as api:
-        api.edit(item_id, **_changes(queue, path, pairs))
-    click.echo(f"message {item_id} is changed")
-
-
-@messages.command("payload")
-@item
-@click.option("--out", type=click.File("wb"), default="-", metavar="FILE", help="Where to; without it, to the output.")
-@options.side
-def download_payload(item_id: int, out: BinaryIO) -> None:
-    """Write all bytes of a message to a file."""
-    with side() as api:
-        api.payload(item_id, out)
-
-
-@messages.command("drift")
-@click.option("--minutes", type=click.IntRange(1, 1_440), default=60, show_default=True, metavar="N")
-@options.told
-def show_drift(minutes: int, as_json: bool, in_utc: bool) -> None:
-    """How late messages were published again in the last minutes."""
-    with side() as api:
-        found = api.drift(minutes)
-    now = datetime.now(UTC)
-
-    def line(each: Drift) -> str:
-        when = words.short(datetime.fromtimestamp(each.at, UTC), now, in_utc)
-        return f"{when} {each.items:g} messages, {each.mean_seconds:.2f} s late, {each.most_seconds:.2f} s at most"
-
-    words.print_lines(found, as_json, "nothing was published", line)
-
-
-def _acting(name: Act, doc: str, done: str) -> None:
-    """A command for one act on a message."""
-
-    @messages.command(name, help=doc)
-    @item
-    @options.side
-    def act(item_id: int) -> None:
-        with side() as api:
-            api.act(name, item_id)
-        click.echo(f"message {item_id} {done}")
-
-
-_acting("cancel", "Never publish a message that waits.", "is cancelled")
-_acting("expedite", "Publish a message that waits now; one in review, again.", "is due now")
-_acting("discard", "Take a message out of review for good.", "is discarded")
+# What can be changed of a message.
+change_options = options.together(
+    click.option("--queue", metavar="NAME", help="Another queue to publish it to."),
+    click.option("--payload", "path", type=FILE, metavar="FILE", help="Another payload: the bytes of this file."),
+    click.option("--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable."),
+)
 
 
 def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> Other:
@@ -176,8 +121,99 @@ def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> Ot
     return {"queue": queue, "payload": None if path is None else path.read_bytes(), "headers": headers or None}
 
 
-def _why(message: MessageRow) -> str:
-    return _plain((message.error or message.reason).partition("\n")[0])
+def _body(change: Other) -> dict[str, Any]:
+    """A change as the API takes it, which is JSON and has no bytes."""
+    payload = change["payload"]
+    text = None if payload is None else b64encode(payload).decode()
+    return written({"queue": change["queue"], "headers": change["headers"], "payload_base64": text})
+
+
+@messages.command("send")
+@item
+@change_options
+@click.option("--again", "is_again", is_flag=True, help="Also if it was published or cancelled: as another message.")
+@acting
+def send(session: Session, item_id: int, is_again: bool, **given: Any) -> None:
+    """Publish a message now, whatever its retry count, to its queue or another one, unchanged or changed."""
+    change = _changes(**given)
+
+    def remote(client: Client) -> int:
+        body = {**_body(change), "replay": is_again}
+        return int(client.http.request("POST", f"/api/messages/{item_id}/send", body)["ids"][0])
+
+    sent = session.either(
+        lambda app: message_retry_on(app).review.resend(item_id, replay=is_again, who=options.who(), **change), remote
+    )
+    click.echo(f"message {item_id} is on its way{'' if sent == item_id else f' again, as message {sent}'}")
+
+
+@messages.command("edit")
+@item
+@change_options
+@acting
+def edit(session: Session, item_id: int, **given: Any) -> None:
+    """Change a message that waits or is in review."""
+    change = _changes(**given)
+    session.either(
+        lambda app: message_retry_on(app).review.edit(item_id, who=options.who(), **change),
+        lambda client: client.http.request("PATCH", f"/api/messages/{item_id}", _body(change)),
+    )
+    click.echo(f"message {item_id} is changed")
+
+
+@messages.command("payload")
+@item
+@click.option("--out", type=click.File("wb"), default="-", metavar="FILE", help="Where to; without it, to the output.")
+@acting
+def download_payload(session: Session, item_id: int, out: BinaryIO) -> None:
+    """Write all bytes of a message to a file."""
+
+    def local(app: Duly) -> None:
+        service = message_retry_on(app)
+        out.write(service.queries.payload(service.review.find(options.who(), item_id)))
+
+    session.either(local, lambda client: client.http.download(f"/api/messages/{item_id}/payload", {}, out))
+
+
+@messages.command("drift")
+@click.option("--minutes", type=click.IntRange(1, 1_440), default=60, show_default=True, metavar="N")
+@printing_times
+def show_drift(session: Session, minutes: int) -> None:
+    """How late messages were published again in the last minutes."""
+
+    def remote(client: Client) -> list[Drift]:
+        points = client.http.request("GET", "/api/messages/drift", query={"minutes": minutes})["points"]
+        return [Drift(int(at), mean, most, int(items)) for at, mean, most, items in points]
+
+    def line(each: Drift) -> str:
+        when = session.short(datetime.fromtimestamp(each.at, UTC))
+        return f"{when} {each.items:g} messages, {each.mean_seconds:.2f} s late, {each.most_seconds:.2f} s at most"
+
+    found = session.either(lambda app: message_retry_on(app).queries.drift(None, minutes), remote)
+    session.print_lines(found, "nothing was published", line)
+
+
+def _acting(name: Act, doc: str, done: str) -> None:
+    """A command for one act on a message."""
+
+    @messages.command(name, help=doc)
+    @item
+    @acting
+    def act(session: Session, item_id: int) -> None:
+        def remote(client: Client) -> None:
+            _get(client, item_id)  # so that an item of another task is not changed
+            acts: dict[Act, Callable[[int], Any]] = {
+                "cancel": client.cancel, "expedite": client.retry, "discard": client.discard,
+            }  # fmt: skip
+            acts[name](item_id)
+
+        session.either(lambda app: message_retry_on(app).review.act(options.who(), name, item_id), remote)
+        click.echo(f"message {item_id} {done}")
+
+
+_acting("cancel", "Never publish a message that waits.", "is cancelled")
+_acting("expedite", "Publish a message that waits now; one in review, again.", "is due now")
+_acting("discard", "Take a message out of review for good.", "is discarded")
 
 
 def _plain(text: str) -> str:

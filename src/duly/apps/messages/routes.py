@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from duly.apps.messages import plugin
-from duly.apps.messages.schemas import MessageDrift, MessageEdit, MessageSend, MessageStory, ShownMessage
+from duly.apps.messages.schemas import MessageDrift, MessageEdit, MessageSend, MessageWithTries
 from duly.apps.messages.service import MessageRetry
+from duly.apps.messages.shown import ShownMessage
 from duly.core.errors import InputError
 from duly.core.shown import Row
 from duly.web.auth import Reader, Writer, owner_for
@@ -61,14 +62,14 @@ def download_payload(item_id: Id, messages: Here, principal: Reader) -> Response
 
 
 @router.get("/{item_id}")
-def show_message(item_id: Id, app: App, messages: Here, principal: Reader) -> MessageStory:
+def show_message(item_id: Id, app: App, messages: Here, principal: Reader) -> MessageWithTries:
     """One message with its story, its properties and a look at its payload."""
     shown = messages.queries.shown(messages.review.find(principal, item_id))
-    return MessageStory(**{**masked(app, shown), "tries": app.read.story(item_id).tries})
+    return MessageWithTries(**{**masked(app, shown), "tries": app.read.story(item_id).tries})
 
 
 @router.patch("/{item_id}")
-def edit_message(item_id: Id, edit: MessageEdit, app: App, messages: Here, principal: Writer) -> MessageStory:
+def edit_message(item_id: Id, edit: MessageEdit, app: App, messages: Here, principal: Writer) -> MessageWithTries:
     """Another queue, payload or headers, for a message that waits or is in review."""
     messages.review.edit(item_id, **_changes(edit), who=principal)
     return show_message(item_id, app, messages, principal)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.bridge.message import Failure
+from duly.apps.messages.shown import MessageStory
 from duly.core.doc import Doc
-from duly.core.model import State, Tried
+from duly.core.model import Tried
 from duly.web.schemas import Model, clean, example
 
 HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=127), AfterValidator(clean)]
@@ -32,33 +31,7 @@ class MessageSend(MessageEdit):
     )
 
 
-class Payload(Struct, frozen=True):
-    bytes: int
-    text: Annotated[str | None, Doc("Its beginning, if it is text.")]
-    hex: Annotated[str, Doc("Its beginning.")]
-    decoded: Annotated[dict[str, Any] | None, Doc("As JSON, where the service knows its protobuf type.")]
-
-
-class ShownMessage(Struct, frozen=True, kw_only=True):
-    id: int
-    message_id: str | None
-    queue: str
-    exchange: Annotated[str, Doc("Where it is published to; empty: straight to its queue.")]
-    routing_key: str | None
-    state: State
-    due_at: datetime
-    retry_count: int
-    max_retries: int
-    reason: str
-    error: str | None
-    replay_of: Annotated[int | None, Doc("The message that this one publishes again.")]
-    first_failed_at: datetime | None
-    payload: Payload
-
-
-class MessageStory(ShownMessage, frozen=True, kw_only=True):
-    story: list[Failure]
-    properties: dict[str, Any]
+class MessageWithTries(MessageStory, frozen=True, kw_only=True):
     tries: list[Tried]
 
 

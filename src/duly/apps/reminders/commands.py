@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
 from duly.apps.reminders import Reminder, Status, reminders_on
 from duly.cli import options, words
-from duly.cli.sides import chosen
-from duly.core.errors import InputError
+from duly.cli.session import Session, printing_times
 from duly.core.model import Placed
 
 if TYPE_CHECKING:
@@ -22,89 +18,20 @@ if TYPE_CHECKING:
 item = click.argument("reminder_id", type=options.ID, metavar="ID")
 
 
-class ReminderChange(TypedDict, total=False):
-    """What can be changed of a reminder; None: as it is."""
-
-    at: str | None
-    phone: str | None
-    message: str | None
-    name: str | None
-
-
-class LocalReminders:
-    def __init__(self, app: Duly) -> None:
-        self._app = app
-        self._reminders = reminders_on(app)
-        self._who = options.who()
-
-    def page(
-        self, most: int, *, status: Status | None = None, since: datetime | None = None, until: datetime | None = None
-    ) -> Iterator[Reminder]:
-        return iter(self._reminders.list(most=most, status=status, since=since, until=until))
-
-    def add(self, phone: str, message: str, at: str, key: str | None = None) -> Reminder:
-        return self.get(self._app.verbs.items.put(self._who, self._reminders.new(phone, message, at, key=key)).id)
-
-    def get(self, reminder_id: int) -> Reminder:
-        return self._reminders.get(reminder_id)
-
-    def edit(self, reminder_id: int, **fields: Unpack[ReminderChange]) -> Reminder:
-        given: Any = {name: value for name, value in fields.items() if value is not None}
-        return self._reminders.edit(reminder_id, **given, who=self._who)
-
-    def cancel(self, reminder_id: int) -> Reminder:
-        return self._reminders.cancel(reminder_id, self._who)
-
-    def retry(self, reminder_id: int) -> Reminder:
-        return self._reminders.retry(reminder_id, self._who)
-
-
-class RemindersClient:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._http = client.http
-
-    def page(
-        self, most: int, *, status: Status | None = None, since: datetime | None = None, until: datetime | None = None
-    ) -> Iterator[Reminder]:
-        query = {"state": status, "from": since, "to": until}
-        return self._http.pages(Reminder, "/api/reminders", most, **query)
-
-    def add(self, phone: str, message: str, at: str, key: str | None = None) -> Reminder:
-        made = self._http.post(Placed, "/api/reminders", phone=phone, message=message, at=at, key=key)
-        return self.get(made.id)
-
-    def get(self, reminder_id: int) -> Reminder:
-        return self._http.get(Reminder, f"/api/reminders/{reminder_id}")
-
-    def edit(self, reminder_id: int, **fields: Unpack[ReminderChange]) -> Reminder:
-        return self._http.patch(Reminder, f"/api/reminders/{reminder_id}", **fields)
-
-    def cancel(self, reminder_id: int) -> Reminder:
-        self._http.request("POST", f"/api/reminders/{reminder_id}/cancel")
-        return self.get(reminder_id)
-
-    def retry(self, reminder_id: int) -> Reminder:
-        self.get(reminder_id)  # so that an item of another task is not retried
-        self._client.retry(reminder_id)
-        return self.get(reminder_id)
-
-
-def _side() -> AbstractContextManager[LocalReminders | RemindersClient]:
-    return chosen(LocalReminders, RemindersClient)
-
-
 @options.listing(short_help="Reminders that become phone calls.")
 @click.option("--status", type=click.Choice(get_args(Status)), help="Only reminders with this status.")
 @options.moment_option("--from", "since", help="Planned at or after this time, such as 2026-12-01T09:00+01:00.")
 @options.moment_option("--to", "until", help="Planned before this time.")
 @options.most()
-@options.told
-def reminders(most: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
+@printing_times
+def reminders(session: Session, most: int, status: Status | None, **times: Any) -> None:
     """List reminders, newest first."""
-    with _side() as api:
-        found = list(api.page(most, **filters))
-    words.print_lines(found, as_json, "there are no reminders", lambda each: _line(each, in_utc))
+    query = {"state": status, "from": times["since"], "to": times["until"]}
+    found = session.either(
+        lambda app: list(reminders_on(app).list(status, most, **times)),
+        lambda client: list(client.http.pages(Reminder, "/api/reminders", most, **query)),
+    )
+    session.print_lines(found, "there are no reminders", lambda each: _line(session, each))
 
 
 @reminders.command(name="add")
@@ -112,22 +39,29 @@ def reminders(most: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
 @click.argument("message")
 @click.option("--at", required=True, metavar="TIME", help="When to call, such as 2026-12-01T09:00+01:00.")
 @click.option("--key", help="Schedule it once while one with this key is live.")
-@options.told
-def add_reminder(phone: str, message: str, at: str, key: str | None, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def add_reminder(session: Session, **fields: Any) -> None:
     """Call a phone at a time with a message."""
-    with _side() as api:
-        made = api.add(phone, message, at, key)
-    words.print_one(made, as_json, _line(made, in_utc))
+
+    def local(app: Duly) -> Reminder:
+        reminders = reminders_on(app)
+        return reminders.get(app.verbs.items.put(options.who(), reminders.new(**fields)).id)
+
+    def remote(client: Client) -> Reminder:
+        return _get(client, client.http.post(Placed, "/api/reminders", **fields).id)
+
+    _print(session, session.either(local, remote))
 
 
 @reminders.command(name="show")
 @item
-@options.told
-def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
+@printing_times
+def show_reminder(session: Session, reminder_id: int) -> None:
     """Show one reminder."""
-    with _side() as api:
-        found = api.get(reminder_id)
-    words.print_one(found, as_json, _line(found, in_utc))
+    _print(
+        session,
+        session.either(lambda app: reminders_on(app).get(reminder_id), lambda client: _get(client, reminder_id)),
+    )
 
 
 @reminders.command(name="edit")
@@ -136,32 +70,52 @@ def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
 @click.option("--phone")
 @click.option("--message")
 @click.option("--name")
-@options.told
-def edit_reminder(reminder_id: int, as_json: bool, in_utc: bool, **fields: Unpack[ReminderChange]) -> None:
+@printing_times
+def edit_reminder(session: Session, reminder_id: int, **fields: Any) -> None:
     """Change the time, phone or message of a reminder that waits or has failed."""
-    if all(value is None for value in fields.values()):
-        raise InputError("edit", "nothing to change; give --at, --phone, --message or --name")
-    with _side() as api:
-        changed = api.edit(reminder_id, **fields)
-    words.print_one(changed, as_json, _line(changed, in_utc))
+    given = options.given_any(fields, "edit")
+    changed = session.either(
+        lambda app: reminders_on(app).edit(reminder_id, **given, who=options.who()),
+        lambda client: client.http.patch(Reminder, _path(reminder_id), **given),
+    )
+    _print(session, changed)
 
 
 def _act(name: Literal["cancel", "retry"], doc: str) -> None:
     @reminders.command(name=name, help=doc)
     @item
-    @options.told
-    def act(reminder_id: int, as_json: bool, in_utc: bool) -> None:
-        with _side() as api:
-            found = (api.cancel if name == "cancel" else api.retry)(reminder_id)
-        words.print_one(found, as_json, _line(found, in_utc))
+    @printing_times
+    def act(session: Session, reminder_id: int) -> None:
+        def local(app: Duly) -> Reminder:
+            reminders = reminders_on(app)
+            return (reminders.cancel if name == "cancel" else reminders.retry)(reminder_id, options.who())
+
+        def remote(client: Client) -> Reminder:
+            _get(client, reminder_id)  # so that an item of another task is not changed
+            (client.cancel if name == "cancel" else client.retry)(reminder_id)
+            return _get(client, reminder_id)
+
+        _print(session, session.either(local, remote))
 
 
 _act("cancel", "Cancel a reminder, also during its call.")
 _act("retry", "Call now: a failed or cancelled reminder with all its tries, a waiting one sooner.")
 
 
-def _line(each: Reminder, in_utc: bool) -> str:
-    when = words.full(each.date_time_utc, datetime.now(UTC), in_utc)
+def _path(reminder_id: int) -> str:
+    return f"/api/reminders/{reminder_id}"
+
+
+def _get(client: Client, reminder_id: int) -> Reminder:
+    return client.http.get(Reminder, _path(reminder_id))
+
+
+def _print(session: Session, reminder: Reminder) -> None:
+    session.print_one(reminder, _line(session, reminder))
+
+
+def _line(session: Session, each: Reminder) -> str:
+    when = session.full(each.date_time_utc)
     return f"reminder {each.id} {each.phone}: {each.status}, {when}, {words.cut(each.message, 60)}"
 
 
