@@ -36,7 +36,7 @@ def notes(app: package.Duly) -> list[tuple[str, str, str]]:
 
 
 def test_the_first_admin_is_made_and_listed(duly: Duly) -> None:
-    assert "`duly users add NAME --admin` makes the first" in duly("users").output
+    assert "`duly users add NAME --admin` creates the first" in duly("users").output
     made = duly("users", "add", "ana", "--admin")
     assert made.output == "ana is an admin; `duly keys add` makes a key\n"
     (user,) = json.loads(duly("users", "--json").output)

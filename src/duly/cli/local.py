@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from duly import Duly
     from duly.core.filters import ActOptions
     from duly.core.model import Placed, Status
-    from duly.core.results import FilePreview, MendReport, ScheduleAction
+    from duly.core.results import FilePreview, Kickoff, MendReport, ScanReport, ScheduleAction
     from duly.tasks.puttable import Options
     from duly.verbs import Verbs
     from duly.verbs.read import Read
@@ -123,8 +123,12 @@ class Local:
     resume_job = verb(lambda verbs: verbs.jobs.resume)
     cancel_job = verb(lambda verbs: verbs.jobs.cancel)
     remove_job = verb(lambda verbs: verbs.jobs.remove)
-    kick_off_job = Bound(lambda local: partial(local.app.kickoffs.run, local.who))
-    scan = Bound(lambda local: partial(local.app.intake.scanner.scan, local.who))
+
+    def scan(self, again: bool = False) -> ScanReport:
+        return self.app.intake.scanner.scan(self.who, again)
+
+    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> Kickoff:
+        return self.app.kickoffs.run(self.who, job_id, seconds)
 
     def create_job(self, file: BinaryIO, name: str, **options: Any) -> int:
         from duly.intake.intake import PORTION, kept_by
