@@ -50,23 +50,12 @@ class Host(Protocol):
     """What a plug-in is installed on, as far as it has to be known here: a `Duly` app."""
 
     @property
-    def plugins(self) -> dict[str, Any]: ...
-
-    @property
-    def apps(self) -> dict[str, Any]: ...
+    def internals(self) -> Any: ...
 
     @property
     def registry(self) -> CollectorRegistry: ...
 
-    @property
-    def sources(self) -> list[FileSource]: ...
-
-    @property
-    def store(self) -> Any: ...
-
     def section(self, kind: type[K]) -> K: ...
-
-    def migrate_embedded(self) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,21 +148,22 @@ class Plugin(Generic[S, T]):
 
     def adopt(self, duly: Host, made: T) -> T:
         """Have this app know what was installed on it, for the service and its metrics."""
-        if self.name in duly.plugins:
+        inside = duly.internals
+        if self.name in inside.plugins:
             raise ConfigError(f"apps: {self.name} is installed on this app already")
         for collector in self.metrics(made):
             duly.registry.register(collector)
-        duly.sources.extend(self.sources(duly.section(self.settings)))
-        duly.plugins[self.name] = self
-        duly.apps[self.name] = made
-        duly.migrate_embedded()
+        inside.sources.extend(self.sources(duly.section(self.settings)))
+        inside.plugins[self.name] = self
+        inside.apps[self.name] = made
+        inside.database.migrate_embedded()
         return made
 
     def of(self, duly: Host) -> T:
         """What it is on this app."""
-        if duly.plugins.get(self.name) is not self:
+        if duly.internals.plugins.get(self.name) is not self:
             raise DoesNotExist(f"this service does not have {self.name}")
-        made: T = duly.apps[self.name]
+        made: T = duly.internals.apps[self.name]
         return made
 
 
@@ -185,7 +175,7 @@ def query(
     Parameters are written `:name`, on both databases. With the connection of an attempt, the statement is a part of
     the transaction that settles the item; without one it is a transaction of its own.
     """
-    rows: list[tuple[Any, ...]] = duly.store.query(sql, parameters or {}, connection)
+    rows: list[tuple[Any, ...]] = duly.internals.store.query(sql, parameters or {}, connection)
     return rows
 
 

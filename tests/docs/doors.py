@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "reference.md"
 BEGIN, END = "<!-- doors: written by python -m tests.docs.doors -->\n", "<!-- end of doors -->\n"
 
 
-_VERBS = Duly("sqlite://").verbs
+_VERBS = Duly("sqlite://").internals.verbs
 NOUNS = {noun: type(value) for noun, value in vars(_VERBS).items() if noun != "ground"}
 
 
@@ -44,6 +44,7 @@ def inner(reason: str) -> Doors:
     return Doors(*(No(reason) for _ in Doors._fields))
 
 
+UNSTABLE = No("none that is stable; use the client")
 APPS = No("the client names no app; its `http` reaches the path")
 ACT = "POST /api/schedules/act"
 
@@ -56,55 +57,55 @@ DOORS: dict[str, Doors] = {
     "items.retry": Doors("app.retry", "POST /api/items/act", "retry", "retry"),
     "items.discard": Doors("app.discard", "POST /api/items/act", "discard", "discard"),
     "items.again": Doors("app.again", "POST /api/items/{item_id}/again", "again", "again"),
-    "items.act": Doors("app.verbs.items.act", "POST /api/items/act", "act_on", No("its commands take many ids")),
-    "listing.page": Doors("app.verbs.listing.page", "GET /api/items", "items", "items"),
+    "items.act": Doors(UNSTABLE, "POST /api/items/act", "act_on", No("its commands take many ids")),
+    "listing.page": Doors(UNSTABLE, "GET /api/items", "items", "items"),
     "listing.counts": Doors(
-        "app.verbs.listing.counts", "GET /api/items/counts", "item_counts", No("a list at the command line has no tabs")
+        UNSTABLE, "GET /api/items/counts", "item_counts", No("a list at the command line has no tabs")
     ),
     "read.page": Doors("app.read.page", "GET /api/items", "items", "items"),
-    "review.groups": Doors("app.verbs.review.groups", "GET /api/review", "groups", "review"),
-    "review.totals": Doors("app.verbs.review.totals", "GET /api/review/totals", "review_totals", "review"),
-    "review.group": Doors("app.verbs.review.group", "GET /api/review/{group_id}", "group", "review show"),
-    "review.story": Doors("app.verbs.review.story", "GET /api/review/{group_id}", "group", "review show"),
-    "review.notes": Doors("app.verbs.review.notes", "GET /api/review/{group_id}", "group", "review show"),
+    "review.groups": Doors(UNSTABLE, "GET /api/review", "groups", "review"),
+    "review.totals": Doors(UNSTABLE, "GET /api/review/totals", "review_totals", "review"),
+    "review.group": Doors(UNSTABLE, "GET /api/review/{group_id}", "group", "review show"),
+    "review.story": Doors(UNSTABLE, "GET /api/review/{group_id}", "group", "review show"),
+    "review.notes": Doors(UNSTABLE, "GET /api/review/{group_id}", "group", "review show"),
     "review.write_note": Doors(
-        "app.verbs.review.write_note", "POST /api/review/{group_id}/notes", "write_note", "review note"
+        UNSTABLE, "POST /api/review/{group_id}/notes", "write_note", "review note"
     ),
-    "review.canary": Doors("app.verbs.review.canary", "POST /api/review/{group_id}/canary", "canary", "review canary"),
-    "review.retry": Doors("app.verbs.review.retry", "POST /api/acts", "retry_group", "review retry"),
-    "review.discard": Doors("app.verbs.review.discard", "POST /api/acts", "discard_group", "review discard"),
-    "acts.count": Doors("app.verbs.acts.count", "POST /api/acts/count", "count", "acts order"),
-    "acts.order": Doors("app.verbs.acts.order", "POST /api/acts", "order", "acts order"),
-    "acts.page": Doors("app.verbs.acts.page", "GET /api/acts", "acts", "acts"),
-    "acts.get": Doors("app.verbs.acts.get", "GET /api/acts/{act_id}", "act", "acts show"),
-    "acts.cancel": Doors("app.verbs.acts.cancel", "POST /api/acts/{act_id}/cancel", "cancel_act", "acts cancel"),
+    "review.canary": Doors(UNSTABLE, "POST /api/review/{group_id}/canary", "canary", "review canary"),
+    "review.retry": Doors(UNSTABLE, "POST /api/acts", "retry_group", "review retry"),
+    "review.discard": Doors(UNSTABLE, "POST /api/acts", "discard_group", "review discard"),
+    "acts.count": Doors(UNSTABLE, "POST /api/acts/count", "count", "acts order"),
+    "acts.order": Doors(UNSTABLE, "POST /api/acts", "order", "acts order"),
+    "acts.page": Doors(UNSTABLE, "GET /api/acts", "acts", "acts"),
+    "acts.get": Doors(UNSTABLE, "GET /api/acts/{act_id}", "act", "acts show"),
+    "acts.cancel": Doors(UNSTABLE, "POST /api/acts/{act_id}/cancel", "cancel_act", "acts cancel"),
     "jobs.open": Doors("app.job", No("rows come as a file there"), No("rows come as a file there"), "jobs create"),
-    "jobs.create": Doors("app.intake.create", "POST /api/jobs", "create_job", "jobs create"),
+    "jobs.create": Doors(UNSTABLE, "POST /api/jobs", "create_job", "jobs create"),
     "jobs.get": inner("the job as it is kept, which every verb about it begins with"),
-    "jobs.show": Doors("app.verbs.jobs.show", "GET /api/jobs/{job_id}", "job", "jobs show"),
-    "jobs.page": Doors("app.verbs.jobs.page", "GET /api/jobs", "jobs", "jobs"),
+    "jobs.show": Doors(UNSTABLE, "GET /api/jobs/{job_id}", "job", "jobs show"),
+    "jobs.page": Doors(UNSTABLE, "GET /api/jobs", "jobs", "jobs"),
     "jobs.pause": Doors("job.pause", "POST /api/jobs/{job_id}/pause", "pause_job", "jobs pause"),
     "jobs.resume": Doors("job.resume", "POST /api/jobs/{job_id}/resume", "resume_job", "jobs resume"),
     "jobs.cancel": Doors("job.cancel", "POST /api/jobs/{job_id}/cancel", "cancel_job", "jobs cancel"),
     "jobs.reprocess": Doors("job.reprocess", "POST /api/jobs/{job_id}/reprocess", "reprocess_job", "jobs reprocess"),
     "jobs.kickoff": Doors("job.kickoff", "POST /api/jobs/{job_id}/kickoff", "kick_off_job", "jobs kickoff"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
-    "jobs.mend": Doors("app.verbs.jobs.mend", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
+    "jobs.mend": Doors(UNSTABLE, "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
     "jobs.inputs_in_error": inner("what mending puts in place of masks"),
-    "scans.begin": Doors("app.intake.scanner.scan", "POST /api/ingestion/scan", "scan", "jobs scan"),
-    "job_rows.page": Doors("app.verbs.job_rows.page", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
+    "scans.begin": Doors(UNSTABLE, "POST /api/ingestion/scan", "scan", "jobs scan"),
+    "job_rows.page": Doors(UNSTABLE, "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
     "job_rows.by_number": Doors(
-        "app.verbs.job_rows.by_number", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"
+        UNSTABLE, "GET /api/jobs/{job_id}/items", "job_items", "jobs items"
     ),
-    "job_rows.pending": Doors("app.verbs.job_rows.pending", "GET /api/pending", "pending", "jobs pending"),
+    "job_rows.pending": Doors(UNSTABLE, "GET /api/pending", "pending", "jobs pending"),
     "job_rows.counts": Doors(
-        "app.verbs.job_rows.counts", "GET /api/pending/counts", "pending_counts",
+        UNSTABLE, "GET /api/pending/counts", "pending_counts",
         No("a list at the command line has no tabs"),
     ),
     "job_rows.counts_of": Doors(
-        "app.verbs.job_rows.counts_of", "GET /api/jobs/{job_id}/counts", "job_counts", "jobs show"
+        UNSTABLE, "GET /api/jobs/{job_id}/counts", "job_counts", "jobs show"
     ),
-    "job_rows.each": Doors("app.exports.whole", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
+    "job_rows.each": Doors(UNSTABLE, "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
     "job_rows.argument_names": inner("the columns of an export"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
@@ -122,7 +123,7 @@ DOORS: dict[str, Doors] = {
     "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedules", "schedules run-now"),
     "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedules", "schedules reactivate"),
     "schedules.act": Doors(
-        "app.verbs.schedules.act", "POST /api/schedules/act", "act_on_schedules", No("its commands take many ids")
+        UNSTABLE, "POST /api/schedules/act", "act_on_schedules", No("its commands take many ids")
     ),
     "schedules.reactivate_all": Doors(
         "app.schedules.reactivate_all", "POST /api/schedules/reactivate", "reactivate_all",
@@ -139,21 +140,21 @@ DOORS: dict[str, Doors] = {
     "read.queues": Doors("app.read.queues", "GET /api/queues", "queues", "queues"),
     "limits.set": Doors("app.set_limit", "PUT /api/limits/{name}", "set_limit", "limits set"),
     "read.limits": Doors("app.read.limits", "GET /api/limits", "limits", "limits"),
-    "users.page": Doors("app.verbs.users.page", "GET /api/users", "users", "users"),
-    "users.get": Doors("app.verbs.users.get", "GET /api/users/{user}", "user", "users"),
-    "users.create": Doors("app.verbs.users.create", "POST /api/users", "create_user", "users add"),
-    "users.change": Doors("app.verbs.users.change", "PATCH /api/users/{user}", "change_user", "users role"),
-    "users.keys": Doors("app.verbs.users.keys", "GET /api/keys", "keys", "keys"),
+    "users.page": Doors(UNSTABLE, "GET /api/users", "users", "users"),
+    "users.get": Doors(UNSTABLE, "GET /api/users/{user}", "user", "users"),
+    "users.create": Doors(UNSTABLE, "POST /api/users", "create_user", "users add"),
+    "users.change": Doors(UNSTABLE, "PATCH /api/users/{user}", "change_user", "users role"),
+    "users.keys": Doors(UNSTABLE, "GET /api/keys", "keys", "keys"),
     "users.key": inner("what making and revoking a key answers"),
-    "users.make_key": Doors("app.verbs.users.make_key", "POST /api/keys", "make_key", "keys add"),
-    "users.revoke_key": Doors("app.verbs.users.revoke_key", "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
-    "audit.page": Doors("app.verbs.audit.page", "GET /api/audit", "audit", "audit"),
+    "users.make_key": Doors(UNSTABLE, "POST /api/keys", "make_key", "keys add"),
+    "users.revoke_key": Doors(UNSTABLE, "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
+    "audit.page": Doors(UNSTABLE, "GET /api/audit", "audit", "audit"),
     "audit.note": inner("the line that every verb writes"),
     "audit.note_each": inner("the same line about each of many"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "now"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
-    "now.look": Doors("app.verbs.now.look", "GET /api/now", "now", "now"),
-    "history.look": Doors("app.verbs.history.look", "GET /api/history", "history", "history"),
+    "now.look": Doors(UNSTABLE, "GET /api/now", "now", "now"),
+    "history.look": Doors(UNSTABLE, "GET /api/history", "history", "history"),
     "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
     "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),
     "reminders.get": Doors("reminders.get", "GET /api/reminders/{reminder_id}", APPS, "reminders show"),

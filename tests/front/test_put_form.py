@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
@@ -115,6 +115,20 @@ def test_an_unknown_option_is_a_mistake_in_the_code(app: Duly) -> None:
         app.tasks["remind"].every(Daily("09:00"), **options)
     with pytest.raises(InputError, match="keyy: is not an option of a schedule"):
         app.schedules.create("remind", Daily("09:00"), {"phone": "+1"}, key="k", **options)
+
+
+def test_a_time_that_is_missing_is_not_taken_for_now(app: Duly) -> None:
+    remind, missing = app.tasks["remind"], cast(Any, None)
+    for given in (remind.at, remind.after):
+        with pytest.raises(InputError, match=r"got None$"):
+            given(missing)
+    assert remind.options(at=None, delay=None).new("+1").is_relative, "an option that is None is not given"
+
+
+def test_an_argument_that_begins_with_two_underscores_is_refused_when_it_is_declared(app: Duly) -> None:
+    for handler in (lambda *, __n: None, lambda __n: None):
+        with pytest.raises(InputError, match=r"^__n: rename this argument of hidden: it must not begin with two under"):
+            app.task(name="hidden")(handler)
 
 
 def test_rows_are_arguments_or_items_of_the_same_task(app: Duly) -> None:

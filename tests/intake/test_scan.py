@@ -402,7 +402,7 @@ def test_wherever_a_scanner_is_killed_each_file_becomes_one_job(
     app = open_app(**settings)
     app.migrate()
     app.store.close()
-    app._store = None
+    app.internals.database._store = None
     fork = multiprocessing.get_context("fork")
     line, drops = 1, 0
     while True:

@@ -78,8 +78,8 @@ def test_the_app_gets_its_own_store_and_clock_back(app: Duly) -> None:
 def test_the_app_gets_them_back_after_a_failed_test_too(app: Duly) -> None:
     with pytest.raises(ZeroDivisionError), testing.virtual(app):
         raise ZeroDivisionError
-    assert app._store is None
-    assert app._clock is None
+    assert app.internals.database._store is None
+    assert app.internals.database._clock is None
 
 
 def test_every_kind_of_handler_runs_here(app: Duly) -> None:

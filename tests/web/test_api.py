@@ -1021,7 +1021,8 @@ def test_a_request_that_takes_too_long_is_given_up(house: House, monkeypatch: py
 def test_a_service_is_ready_when_its_database_is(blank_url: str) -> None:
     app = Duly(blank_url)
     if blank_url.startswith("sqlite"):
-        app._store = app._open_store()  # an embedded one is migrated by whoever opens it first
+        # An embedded one is migrated by whoever opens it first.
+        app.internals.database._store = app.internals.database._open()
     with TestClient(create_api(app), base_url="http://127.0.0.1") as client:
         answer = client.get("/readyz")
         assert (answer.status_code, answer.json()["detail"]) == (503, "the database is not migrated")

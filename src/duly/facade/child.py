@@ -26,7 +26,7 @@ def main() -> None:
     set_up_logs(app.settings.log_level, app.settings.log_format)
     serve(
         app.task_named,
-        lambda report: Caller(app.store, app.clock, app.telemetry, app.settings, report),
+        lambda report: Caller(app.internals.store, app.clock, app.internals.telemetry, app.settings, report),
         pipe,
     )
 

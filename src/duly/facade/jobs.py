@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from duly.core.model import Job
-from duly.facade.endings import Endings
-from duly.verbs import LOCAL, Principal
-from duly.verbs.jobs import Jobs
-
-if TYPE_CHECKING:
-    from duly.core.results import Kickoff
+from duly.core.results import Kickoff
+from duly.facade.internals import Internals
+from duly.verbs import LOCAL
 
 # Seconds after which someone who waits looks in any case.
 LONGEST = 1.0
 
 
 class RunningJob:
-    def __init__(
-        self, jobs: Jobs, endings: Endings, kickoff: Callable[[Principal, int, float], Kickoff], job_id: int
-    ) -> None:
-        self._jobs = jobs
-        self._endings = endings
-        self._kickoff = kickoff
+    def __init__(self, internals: Internals, job_id: int) -> None:
+        self._internals = internals
+        self._jobs = internals.verbs.jobs
+        self._endings = internals.endings
         self.id = job_id
 
     def counts(self) -> Job:
@@ -61,13 +54,14 @@ class RunningJob:
 
     def kickoff(self, seconds: float = 5.0) -> Kickoff:
         """Work off rows of it in this process, for so many seconds or until none is left."""
-        return self._kickoff(LOCAL, self.id, seconds)
+        return self._internals.kickoffs.run(LOCAL, self.id, seconds)
 
     def pause(self) -> None:
         """Start no more of its rows until it is resumed; what runs goes on."""
         self._jobs.pause(LOCAL, self.id)
 
     def resume(self) -> None:
+        """Start its rows again after a pause."""
         self._jobs.resume(LOCAL, self.id)
 
     def cancel(self, reason: str = "") -> None:

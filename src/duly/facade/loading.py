@@ -36,7 +36,7 @@ def load_app(spec: str) -> Duly:
     app = getattr(module, name, None)
     if not isinstance(app, Duly):
         raise ConfigError(f"{spec}: {name} in {where} is not a Duly app")
-    app.spec = spec
+    app.internals.spec = spec
     return app
 
 

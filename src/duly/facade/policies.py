@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Concatenate, ParamSpec, Required, TypedDict, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Required, TypedDict, TypeVar, Unpack, overload
 
 from duly.core.decide import Rules
 from duly.core.errors import InputError
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Policies(TypedDict, total=False):
-    """The policies that a task may be registered with; `Duly.task` explains each."""
+    """The policies that a task may be registered with; `Register` explains each."""
 
     name: str | None
     queue: str | None
@@ -54,14 +54,26 @@ class Anything:
 
 
 class Register:
-    """The decorator that `app.task(...)` returns. It types the task by its handler.
+    """The decorator `app.task`, bare or with policies. It types the task by its handler.
 
     The engine gives a handler its first parameter if that is an `Attempt`, so `put` does not take it. If the first
     parameter takes anything (`Any`), a type checker cannot tell whether it is one, and `put` takes any arguments.
+
+    name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which a try
+    is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once. rank: lower runs
+    first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is deactivated. limits:
+    how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed work is made up. source:
+    what its tries depend on; while that is down, one try at a time finds out whether it is back, and nobody is blamed.
+    pace: `Pace("provider")`, to call as much as a provider takes. label: the noun that logs use. check: called with the
+    arguments when they are put; raises InputError. trusted: known not to take its process down, so a try whose worker
+    vanished is simply given back. internal: nobody may put it through the service.
     """
 
-    def __init__(self, register: Callable[[Callable[..., Any]], Task[..., Any]]) -> None:
+    def __init__(
+        self, register: Callable[[Callable[..., Any], Mapping[str, Any]], Task[..., Any]], **policies: Any
+    ) -> None:
         self._register = register
+        self._policies = policies
 
     @overload
     def __call__(self, handler: Callable[Concatenate[Anything, ...], Any], /) -> Task[..., Any]: ...
@@ -78,8 +90,16 @@ class Register:
     @overload
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
-    def __call__(self, handler: Callable[..., Any], /) -> Task[..., Any]:
-        return self._register(handler)
+    @overload
+    def __call__(self, /, **policies: Unpack[BatchPolicies]) -> Callable[[Callable[..., Any]], Task[..., Any]]: ...
+
+    @overload
+    def __call__(self, /, **policies: Unpack[Policies]) -> Register: ...
+
+    def __call__(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
+        if handler is None:
+            return Register(self._register, **policies)
+        return self._register(handler, {**self._policies, **policies})
 
 
 def make_task(
@@ -108,12 +128,12 @@ def make_task(
         batch=_checked_batch(policies.get("batch")),
         rank=policies.get("rank", 0),
         label=policies.get("label"),
-        limits=(limits,) if isinstance(limits, Limit) else limits,
+        limits=(limits,) if isinstance(limits, Limit) else tuple(limits),
         backlog=None if backlog is None else _rate(backlog),
         source=_checked_source(policies.get("source")),
         pace=_checked_pace(policies.get("pace")),
         check=policies.get("check"),
-        internal=policies.get("internal", False),
+        is_internal=policies.get("internal", False),
     )
 
 

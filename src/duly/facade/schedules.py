@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import wraps
 from hashlib import sha256
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from duly.core.errors import ConfigError, DoesNotExist, InputError
 from duly.core.model import NewSchedule
 from duly.core.policy.recur import Every
+from duly.facade.by_code import by_code
 from duly.tasks.checks import checked_key
 from duly.tasks.puttable import Declaration, Recurring
 from duly.tasks.task import Task
-from duly.verbs import LOCAL, Verbs, local, schedules
-from duly.verbs.schedules import OPTIONS, ScheduleRow
+from duly.verbs import LOCAL, Verbs, local
+from duly.verbs.schedules import OPTIONS, ScheduleRow, ScheduleVerbs
 from duly.verbs.timetable import Timetable
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 CODE = local("code")
 
 
-def _by_code(
-    verb: Callable[Concatenate[schedules.ScheduleVerbs, Any, P], R],
-) -> Callable[Concatenate[Schedules, P], R]:
-    """The same verb, with the code of this process as the one who acts."""
-
-    @wraps(verb)
-    def act(self: Schedules, /, *args: P.args, **options: P.kwargs) -> R:
-        return verb(self._verbs, LOCAL, *args, **options)
-
-    return act
+def _verbs(schedules: Schedules) -> ScheduleVerbs:
+    return schedules._verbs
 
 
 class Schedules(Timetable):
@@ -46,15 +35,15 @@ class Schedules(Timetable):
         self._is_reconciled = False
         self._own: dict[tuple[str, str], NewSchedule | None] = {}  # duly's own, by task and key; None: there is none
 
-    create = _by_code(schedules.ScheduleVerbs.create)
-    change = _by_code(schedules.ScheduleVerbs.change)
-    pause = _by_code(schedules.ScheduleVerbs.pause)
-    resume = _by_code(schedules.ScheduleVerbs.resume)
-    reactivate = _by_code(schedules.ScheduleVerbs.reactivate)
-    reactivate_all = _by_code(schedules.ScheduleVerbs.reactivate_all)
-    run_now = _by_code(schedules.ScheduleVerbs.run_now)
-    remove = _by_code(schedules.ScheduleVerbs.remove)
-    move = _by_code(schedules.ScheduleVerbs.move)
+    create = by_code(_verbs, ScheduleVerbs.create)
+    change = by_code(_verbs, ScheduleVerbs.change)
+    pause = by_code(_verbs, ScheduleVerbs.pause)
+    resume = by_code(_verbs, ScheduleVerbs.resume)
+    reactivate = by_code(_verbs, ScheduleVerbs.reactivate)
+    reactivate_all = by_code(_verbs, ScheduleVerbs.reactivate_all)
+    run_now = by_code(_verbs, ScheduleVerbs.run_now)
+    remove = by_code(_verbs, ScheduleVerbs.remove)
+    move = by_code(_verbs, ScheduleVerbs.move)
 
     def create_many(
         self, task: str | Task[..., Any], rule: Any, rows: Iterable[ScheduleRow], connection: Any = None

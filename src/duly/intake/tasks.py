@@ -51,12 +51,9 @@ class OwnTasks:
             acts.TASK: (self.act_on_items, RULES),
         }
         return [
-            Task(
-                backend, handler, name=name, queue=name, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
-                label=None,
-            )
+            Task(backend, handler, name=name, queue=name, rules=rules, deadline=DEADLINE)
             for name, (handler, rules) in handlers.items()
-        ]  # fmt: skip
+        ]
 
     def read_file(self, attempt: Attempt, job_id: int) -> dict[str, int]:
         from duly.intake.ingest import ingest

@@ -51,6 +51,7 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 NO_OPTIONS: Options = {}
+_NAMES = frozenset(Options.__annotations__)
 
 
 class Declaration(Struct, frozen=True):
@@ -100,18 +101,21 @@ class Puttable(Generic[P, R]):
         seconds after its due time from which on it is not worth starting. connection: the caller's own, to put inside
         the caller's transaction.
         """
-        if unknown := sorted(options.keys() - Options.__annotations__.keys()):
-            raise TypeError(f"options() got an unexpected keyword argument {unknown[0]!r}")
-        merged: Options = {**self._options, **options}
-        return Puttable(self._task, merged)
+        if not options.keys() <= _NAMES:
+            raise TypeError(f"options() got an unexpected keyword argument {min(options.keys() - _NAMES)!r}")
+        return Puttable(self._task, {**self._options, **options})
 
     def at(self, when: datetime | str) -> Puttable[P, R]:
         """The same task, due at this time: `remind.at("2026-12-01T09:00+01:00").put(phone="+385")`."""
-        return self.options(at=when)
+        if when is None:
+            raise InputError("at", "must be a datetime or ISO 8601 text, got None")
+        return Puttable(self._task, {**self._options, "at": when})
 
     def after(self, delay: float | timedelta) -> Puttable[P, R]:
         """The same task, due after so many seconds, or after a timedelta: `remind.after(60).put(phone="+385")`."""
-        return self.options(delay=delay)
+        if delay is None:
+            raise InputError("delay", "must be a number of seconds or a timedelta, not negative, got None")
+        return Puttable(self._task, {**self._options, "delay": delay})
 
     def put(self, /, *args: P.args, **kwargs: P.kwargs) -> Placed[R]:
         """Put one item with these arguments of the handler. Returns when it is durable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
@@ -32,48 +33,39 @@ HandlerKind = Literal["async", "thread", "cpu"]
 AS_JSON: tuple[Any, ...] = (Any, None, NoneType, object, str, int, bool, dict, list)
 
 
+@dataclass(eq=False, repr=False)
 class Task(Puttable[P, R]):
-    def __init__(
-        self,
-        backend: TaskBackend,
-        handler: Callable[..., Any],
-        *,
-        name: str,
-        queue: str,
-        rules: Rules,
-        deadline: float,
-        cpu: bool,
-        batch: int | None,
-        rank: int,
-        label: str | None,
-        limits: Sequence[Limit] = (),
-        source: Source | None = None,
-        backlog: Limit | None = None,
-        pace: Pace | None = None,
-        check: Callable[[dict[str, Any]], None] | None = None,
-        internal: bool = False,
-    ) -> None:
+    backend: TaskBackend
+    handler: Callable[..., Any]
+    _: KW_ONLY
+    name: str
+    queue: str
+    rules: Rules
+    deadline: float
+    cpu: bool = False
+    batch: int | None = None
+    rank: int = 0
+    label: str | None = None  # the noun that logs use; by default the name
+    limits: tuple[Limit, ...] = ()
+    source: Source | None = None
+    backlog: Limit | None = None
+    pace: Pace | None = None
+    check: Callable[[dict[str, Any]], None] | None = None
+    is_internal: bool = False
+
+    def __post_init__(self) -> None:
         super().__init__(self, NO_OPTIONS)
-        self.backend = backend
-        self.handler = handler
-        self.name = checked_name("name", name)
-        self.queue = checked_name("queue", queue)
-        self.rules = rules
-        self.deadline = deadline
-        self.batch = batch
-        self.rank = checked_rank(rank)
-        self.label = label or name
-        self.is_labelled = label is not None
-        self.is_async = inspect.iscoroutinefunction(handler)
-        if cpu and self.is_async:
-            raise InputError("cpu", f"{name} is async def; a cpu task runs in a process of its own and is plain def")
-        self.kind: HandlerKind = "async" if self.is_async else "cpu" if cpu else "thread"
-        self.limits = tuple(limits)
-        self.source = source
-        self.backlog = backlog
-        self.pace = pace
-        self._check = check
-        self.is_internal = internal
+        checked_name("name", self.name)
+        checked_name("queue", self.queue)
+        checked_rank(self.rank)
+        self.is_labelled = self.label is not None
+        self.label = self.label or self.name
+        self.is_async = inspect.iscoroutinefunction(self.handler)
+        if self.cpu and self.is_async:
+            raise InputError(
+                "cpu", f"{self.name} is async def; a cpu task runs in a process of its own and is plain def"
+            )
+        self.kind: HandlerKind = "async" if self.is_async else "cpu" if self.cpu else "thread"
         self._read_signature()
         if len({limit.by for limit in self.limits if limit.by}) > 1:
             raise InputError("limits", "all that are kept per value of an argument must be so by the same argument")
@@ -144,8 +136,8 @@ class Task(Puttable[P, R]):
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """The arguments, checked, as JSON text."""
         text = codec.check(args, self.shape, self.backend.max_args_bytes, self._open_ended)
-        if self._check is not None:
-            self._check(self._read(text))
+        if self.check is not None:
+            self.check(self._read(text))
         return text
 
     @property
@@ -260,6 +252,8 @@ class Task(Puttable[P, R]):
             if not self._rows_name:
                 raise InputError(self.name, "a batch task takes a list of rows")
             fields, open_ended = _row_fields(self._row_type)
+        if private := [each[0] for each in fields if each[0].startswith("__")]:
+            raise InputError(private[0], f"rename this argument of {self.name}: it must not begin with two underscores")
         try:
             shape: Any = msgspec.defstruct(
                 self.name.replace(".", "_"), fields, kw_only=True, forbid_unknown_fields=not open_ended

@@ -223,7 +223,7 @@ class Counts:
 
     def _label(self, task: str) -> str:
         known = self._tasks.get(task)
-        return (known.label if known else task).capitalize() if known and known.is_labelled else task
+        return str(known.label).capitalize() if known and known.is_labelled else task
 
     def families(self) -> Iterable[Metric]:
         """All counts as metric families."""

@@ -269,8 +269,8 @@ class Simulation(World):
         self._rescuer = Rescuer(self._store, app.tasks, _ByTheClock(0), sweep=app.settings.sweep_seconds)
 
     def _observed(self, app: Duly) -> Store:
-        recorded: Any = _Recorded(app.store, self.ledger, app)
-        return app.observed(recorded)
+        recorded: Any = _Recorded(app.internals.store, self.ledger, app)
+        return app.internals.telemetry.observe(recorded)
 
     def free_calls(self) -> int:
         return self.app.settings.concurrency - len(self._slow)

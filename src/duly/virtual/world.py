@@ -50,16 +50,15 @@ def virtual(app: Duly, start: datetime | None = None) -> Iterator[World]:
 @contextmanager
 def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualClock, asyncio.Runner]]:
     """Give the app a store and a clock of its own until the end of the block."""
-    before = (app._store, app._clock)
+    inside = app.internals
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
         store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off", timeout=PATIENCE)
         stack.callback(store.close)
-        migrate(store, apps=app.app_migrations)
+        migrate(store, apps=inside.app_migrations)
         clock = ManualClock(start)
-        app._store, app._clock = store, clock
-        stack.callback(_restore, app, *before)
-        stack.callback(app.telemetry.outages, lambda _: None)
+        stack.callback(inside.database.replace, *inside.database.replace(store, clock))
+        stack.callback(inside.telemetry.outages, lambda _: None)
         runner = asyncio.Runner()
         stack.callback(_apart, runner.close)
         yield clock, runner
@@ -75,10 +74,6 @@ def _apart(act: Callable[..., T], *given: Any) -> T:
         return aside.submit(act, *given).result()
 
 
-def _restore(app: Duly, store: Store | None, clock: Any) -> None:
-    app._store, app._clock = store, clock
-
-
 class World:
     """Virtual time for one app: `run` what is due, or `advance` and run all that falls due on the way."""
 
@@ -89,10 +84,11 @@ class World:
         self.clock = clock
         self._in_flight = InFlight()
         self._store = self._observed(app)
-        self.outages = Outages(app.all_tasks)
-        app.telemetry.outages(self.outages.held_until)
-        self._settler = Settler(self._store, app.all_tasks, self._in_flight, self.outages)
-        self._caller = Caller(app.store, clock, app.telemetry, app.settings, self._report)
+        inside = app.internals
+        self.outages = Outages(inside.all_tasks)
+        inside.telemetry.outages(self.outages.held_until)
+        self._settler = Settler(self._store, inside.all_tasks, self._in_flight, self.outages)
+        self._caller = Caller(inside.store, clock, inside.telemetry, app.settings, self._report)
         self._runner = runner
         self._reports: dict[int, tuple[Item, bytes]] = {}
         self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)
@@ -149,7 +145,7 @@ class World:
     # -- the engine, without its threads
 
     def _observed(self, app: Duly) -> Store:
-        return app.observed(app.store)
+        return app.internals.telemetry.observe(app.internals.store)
 
     def free_calls(self) -> int:
         """How many calls may begin now."""
@@ -164,7 +160,7 @@ class World:
         """Claim until nothing is left. Each round has a new claimer, because there are no other workers to wait for."""
         before = self._attempts
         shapes: dict[Any, list[Task[..., Any]]] = {}
-        for task in self.app.all_tasks.values():
+        for task in self.app.internals.all_tasks.values():
             shapes.setdefault((task.batch or 1, metering_of(task)), []).append(task)
         pools = [_Inline(self, tasks) for tasks in shapes.values()]
         settings = self.app.settings
