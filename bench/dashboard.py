@@ -129,8 +129,8 @@ def fill(app: Duly, rows: int) -> None:
         """Nobody calls this."""
 
     app.job("look_up", ({"title": f"Product {n}", "brand": "Acme", "sku": f"A-{n}"} for n in range(rows)))
-    if app.store.url.startswith("postgres"):
-        with app.store.transaction() as connection:
+    if app.internals.store.url.startswith("postgres"):
+        with app.internals.store.transaction() as connection:
             connection.execute("analyze duly_item")
 
 
@@ -151,7 +151,7 @@ def _page(browser: Browser) -> Iterator[Page]:
 def _postgres() -> Iterator[Duly]:
     with cluster() as server, tempfile.TemporaryDirectory(prefix="duly-bench-") as folder:
         app = Duly(fresh_database(server, "dashboard"), files_url=str(Path(folder)), pending_enabled=True)
-        migrate(app.store)
+        migrate(app.internals.store)
         yield app
         app.close()
 
@@ -160,7 +160,7 @@ def _postgres() -> Iterator[Duly]:
 def _sqlite() -> Iterator[Duly]:
     with tempfile.TemporaryDirectory(prefix="duly-bench-", dir="/var/tmp") as folder:
         app = Duly(f"sqlite:///{folder}/dashboard.db", files_url=str(Path(folder) / "files"), pending_enabled=True)
-        migrate(app.store)
+        migrate(app.internals.store)
         yield app
         app.close()
 

@@ -125,7 +125,7 @@ def _postgres() -> Iterator[str]:
     with cluster() as server:
         url = fresh_database(server, "hung")
         app = Duly(url)
-        migrate(app.store)
+        migrate(app.internals.store)
         app.close()
         yield url
 

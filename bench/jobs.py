@@ -150,15 +150,15 @@ def ingest(url: str, file: str) -> dict[str, float]:
     app = an_app(url, f"{file}.kept")
     app.migrate()
     begun = time.monotonic()
-    with Path(file).open("rb") as source, app.intake.receive() as writer:
+    with Path(file).open("rb") as source, app.internals.intake.receive() as writer:
         while portion := source.read(PORTION):
             writer.write(portion)
-    job = app.intake.create(LOCAL, kept_by(writer), "rows.csv", job_type="csv")
-    app.verbs.jobs.pause(LOCAL, job.id)
+    job = app.internals.intake.create(LOCAL, kept_by(writer), "rows.csv", job_type="csv")
+    app.internals.verbs.jobs.pause(LOCAL, job.id)
     worker = app.worker()
     worker.start()
     first = 0.0
-    while not (seen := app.verbs.jobs.get(LOCAL, job.id)).is_sealed:
+    while not (seen := app.internals.verbs.jobs.get(LOCAL, job.id)).is_sealed:
         if not first and seen.total >= 10_000:
             first = time.monotonic() - begun
         time.sleep(0.02)
@@ -214,7 +214,7 @@ def tell(name: str, what: str, looks: list[list[float]]) -> None:
 
 
 def by_time(app: Duly, job_id: int, statuses: tuple[Status, ...], part: float) -> list[float]:
-    rows, job = app.verbs.job_rows, app.verbs.jobs.get(LOCAL, job_id)
+    rows, job = app.internals.verbs.job_rows, app.internals.verbs.jobs.get(LOCAL, job_id)
     times = []
     for _ in range(LOOKS):
         at = job.created_at + timedelta(seconds=86_400 * max(part - random.random() / 1_000, 0.0))
@@ -229,7 +229,7 @@ def by_number(app: Duly, job_id: int, count: int, part: float) -> list[float]:
     for _ in range(LOOKS):
         after = int((count - PAGE) * max(part - random.random() / 1_000, 0.0))
         begun = time.perf_counter()
-        found = app.verbs.job_rows.by_number(LOCAL, job_id, after, PAGE)
+        found = app.internals.verbs.job_rows.by_number(LOCAL, job_id, after, PAGE)
         times.append((time.perf_counter() - begun) * 1000)
         assert len(found) == PAGE
     return times
@@ -238,11 +238,11 @@ def by_number(app: Duly, job_id: int, count: int, part: float) -> list[float]:
 def filled(app: Duly, rows: int) -> int:
     """A job of so many rows, which changed over one day: of ten, six done, two pending, one in error, one not found."""
     app.migrate()
-    job = app.verbs.jobs.open(LOCAL, app.tasks["look_up"])
+    job = app.internals.verbs.jobs.open(LOCAL, app.tasks["look_up"])
     statuses = ["DONE"] * 6 + ["PENDING"] * 2 + ["ERROR", "NOT_FOUND"]
     states = {"DONE": "done", "PENDING": "waiting", "ERROR": "failed", "NOT_FOUND": "done"}
-    if app.store.url.startswith("postgres"):
-        with psycopg.connect(app.store.url) as connection:
+    if app.internals.store.url.startswith("postgres"):
+        with psycopg.connect(app.internals.store.url) as connection:
             cases = " ".join(f"when {place} then '{status}'" for place, status in enumerate(statuses))
             ends = " ".join(f"when {place} then '{states[status]}'" for place, status in enumerate(statuses))
             connection.execute(
@@ -260,7 +260,7 @@ def filled(app: Duly, rows: int) -> int:
         return job.id
     step = 86_400_000_000 // rows
     begun = int(job.created_at.timestamp() * 1_000_000)
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.executemany(
             "insert into duly_item (task, queue, args, planned_at, due_at, job_id, row_no, status, changed_at, state,"
             " created_at, execution_key) values ('look_up', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -192,7 +192,7 @@ def _store(name: str, what: str) -> Iterator[str]:
         with cluster() as server:
             url = fresh_database(server, what)
             app = Duly(url)
-            migrate(app.store)
+            migrate(app.internals.store)
             app.close()
             yield url
     else:

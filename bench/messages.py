@@ -55,7 +55,7 @@ class Counted(MessageRetry):
 
     def __init__(self, app: Duly, messages: int, is_bare: bool = False) -> None:
         super().__init__(app, app.section(Settings))
-        app.companions.append(self)
+        app.internals.companions.append(self)
         self.is_done = threading.Event()
         self._left = messages
         self._is_bare = is_bare
@@ -107,7 +107,7 @@ class Stage:
         url = fresh_database(self.server, "messages") if kind == "PostgreSQL" else f"sqlite:///{path}"
         app = Duly(url, rabbitmq_url=broker, message_base_delay_ms=0, **PROMPT)
         try:
-            migrate(app.store)
+            migrate(app.internals.store)
             yield app
         finally:
             app.close()
@@ -226,7 +226,7 @@ def send_out(stage: Stage, kind: str) -> dict[str, float]:
         for at in range(0, len(deliveries), 500):
             service.keep(deliveries[at : at + 500])
         if kind == "PostgreSQL":  # as the server itself does within a minute
-            with app.store.transaction() as connection:
+            with app.internals.store.transaction() as connection:
                 connection.execute("analyze duly_item")
         time.sleep(1.1)  # a delay of nothing has a jitter of a second
         service.expect(stage.messages)

@@ -73,16 +73,16 @@ def p99(times: list[float]) -> float:
 
 def fill(app: Duly, items: int) -> None:
     """A tenth are one person's; of all, half are done and a twentieth in review, from the oldest to the newest."""
-    app.store.load(
+    app.internals.store.load(
         NewItem("bench", "bench", b'{"n":1}', owner="ann" if n % 10 == 0 else f"user-{n % 97}") for n in range(items)
     )
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         done = "update duly_item set state = 'done', outcome = 'done', finished_at = created_at where id % 2 = 0"
         failed = "update duly_item set state = 'failed', outcome = 'failed', finished_at = created_at where id % 20 = 1"
         connection.execute(done)
         connection.execute(failed)
-    if app.store.url.startswith("postgres"):
-        with app.store.transaction() as connection:
+    if app.internals.store.url.startswith("postgres"):
+        with app.internals.store.transaction() as connection:
             connection.execute("analyze duly_item")
 
 
@@ -90,7 +90,7 @@ def fill(app: Duly, items: int) -> None:
 def _postgres() -> Iterator[Duly]:
     with cluster() as server:
         app = Duly(fresh_database(server, "pages"))
-        migrate(app.store)
+        migrate(app.internals.store)
         yield app
         app.close()
 

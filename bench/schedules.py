@@ -107,8 +107,8 @@ def materialise(store: Store, year: int, due: int) -> float:
 def _postgres() -> Iterator[Store]:
     with cluster() as server:
         app = Duly(fresh_database(server, "schedules"))
-        migrate(app.store)
-        yield app.store
+        migrate(app.internals.store)
+        yield app.internals.store
         app.close()
 
 
@@ -116,7 +116,7 @@ def _postgres() -> Iterator[Store]:
 def _sqlite() -> Iterator[Store]:
     with tempfile.TemporaryDirectory(prefix="duly-bench-", dir="/var/tmp") as folder:
         app = Duly(f"sqlite:///{folder}/schedules.db")
-        yield app.store
+        yield app.internals.store
         app.close()
 
 

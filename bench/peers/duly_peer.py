@@ -49,7 +49,7 @@ def app_on(dsn: str, log: StartLog | None = None) -> tuple[Duly, Any]:
 
 
 async def install(dsn: str) -> None:
-    migrate(app_on(dsn)[0].store)
+    migrate(app_on(dsn)[0].internals.store)
 
 
 class Client:
@@ -67,7 +67,7 @@ class Client:
 @asynccontextmanager
 async def client(dsn: str) -> AsyncIterator[Client]:
     app, task = app_on(dsn)
-    app.store.survey()
+    app.internals.store.survey()
     yield Client(task)
     app.close()
 

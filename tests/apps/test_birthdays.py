@@ -458,8 +458,8 @@ def test_who_is_removed_and_added_again_in_one_transaction_is_greeted_once(house
     at = house(call_desk())
     at.pass_without_worker("2025-03-15T08:30")
     mark = NewItem(greetings.GREETED, "birthdays", b"{}", utc("2025-03-17T08:00"), "ana")
-    with at.app.store.transaction() as connection:
-        at.app.place(mark, connection)  # as removing leaves it
+    with at.app.internals.store.transaction() as connection:
+        at.app.internals.place(mark, connection)  # as removing leaves it
         at.birthdays.add("ana", **{**ANA, "zone": "America/New_York"}, connection=connection)
     assert at.birthdays.get("ana").next_at.year == 2026
 

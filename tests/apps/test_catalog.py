@@ -530,7 +530,7 @@ def test_a_batch_of_which_all_were_synced_today_makes_no_call_but_a_person_may_a
     since = len(at.api.requests)
     at.until("2024-01-16T21:30")
     assert len(at.api.requests) == since
-    at.app.verbs.schedules.run_now(local("maja"), at.product("S").id)
+    at.app.internals.verbs.schedules.run_now(local("maja"), at.product("S").id)
     at.world.run()
     assert at.api.asked(since) == ["S"]
 
@@ -725,7 +725,7 @@ def test_products_of_another_system_keep_their_slot_hash_and_last_success(shop: 
     outcomes = {row.args["sku"]: row.outcome for row in at.world.items(task="catalog.sync")}
     assert outcomes == {"S": "unchanged", "T": "skipped", "V": "failed"}
     assert (at.product("V").consecutive_failures, at.product("V").is_active) == (5, False)
-    (line,) = [line for line in at.app.verbs.audit.page() if line.action == "schedules.imported"]
+    (line,) = [line for line in at.app.internals.verbs.audit.page() if line.action == "schedules.imported"]
     assert (line.actor, line.details) == ("maja", b'{"count":4}')
 
 

@@ -357,7 +357,7 @@ def test_bad_arguments_are_refused_at_put_by_their_field(
         at.task.put(**{"url": "https://a.example/hook", **given})
     assert refused.value.field == field
     assert problem in refused.value.problem
-    assert counts(at.app.store) == {}
+    assert counts(at.app.internals.store) == {}
 
 
 def test_a_secret_that_cannot_be_used_is_told_at_the_put(post: Open) -> None:
@@ -378,4 +378,4 @@ def test_a_schedule_is_checked_when_it_is_made_and_a_bad_row_names_its_place(pos
         at.app.schedules.create(at.task, "0 9 * * *", {"url": "http://10.0.0.7/"}, key="daily")
     with pytest.raises(InputError, match=r"^rows\[1\]\.headers\.Host: is set by duly"):
         at.task.put_many([{"url": "https://a.example/"}, {"url": "https://a.example/", "headers": {"Host": "b"}}])
-    assert counts(at.app.store) == {}
+    assert counts(at.app.internals.store) == {}

@@ -227,7 +227,7 @@ def test_the_api_key_is_in_no_row_no_error_and_no_log(
     spoilt.world.run()
     assert "headers.Authorization" in (spoilt.reminders.get(failed).last_error or "")
     tables = ("duly_item", "duly_attempt", "duly_lease", "duly_queue")
-    rows = [query(at.reminders.app.store, f"select * from {table}") for table in tables]
+    rows = [query(at.reminders.app.internals.store, f"select * from {table}") for table in tables]
     assert "***" in str(rows)  # what the careless server echoed
     assert KEY not in str(rows)
     assert KEY not in caplog.text
@@ -343,14 +343,14 @@ def test_a_call_that_was_placed_while_its_reminder_was_cancelled_keeps_its_id(of
 def test_a_result_that_comes_just_before_its_item_is_cancelled_is_kept(office: Open, call_desk: Desk) -> None:
     at = office(call_desk())
     reminder_id = at.remind()
-    keep_late = at.reminders.app.verbs.items.keep_late
+    keep_late = at.reminders.app.internals.verbs.items.keep_late
 
     def cancelled_afterwards(*given: Any) -> bool:
         kept = keep_late(*given)
         at.reminders.cancel(reminder_id)
         return kept
 
-    at.reminders.app.verbs.items.keep_late = cancelled_afterwards  # type: ignore[method-assign]
+    at.reminders.app.internals.verbs.items.keep_late = cancelled_afterwards  # type: ignore[method-assign]
     at.world.run()
     reminder = at.reminders.get(reminder_id)
     assert (reminder.status, reminder.vapi_call_id) == ("cancelled", "call-1")
@@ -427,7 +427,7 @@ def test_the_unique_index_keeps_attempt_keys_apart(office: Open, call_desk: Desk
     at = office(call_desk(BUSY))
     at.remind()
     at.world.run()
-    store = at.reminders.app.store
+    store = at.reminders.app.internals.store
     copy = (
         "insert into duly_attempt (item_id, number, fence, attempt_key, ended_at, outcome)"
         " select item_id, 2, fence + 1, attempt_key, ended_at, outcome from duly_attempt returning item_id"

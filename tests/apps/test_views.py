@@ -98,8 +98,11 @@ def test_reminders(app: Duly, clock: ManualClock, call_desk: Desk, monkeypatch: 
         World(app, clock, runner).run_until(clock.now() + timedelta(seconds=10))
     ids += [reminders.schedule("+385 1 234", "Later", at).id for at in (NOW - timedelta(hours=1), NOW, NOW, NOW)]
     reminders.cancel(ids[-1])
-    (running,) = claim(app.store, share("reminders", task="remind", limit=1), now=NOW - timedelta(minutes=30))
-    rows, seen = told(app.store, "select * from duly_reminders order by id"), [reminders.get(each) for each in ids]
+    (running,) = claim(app.internals.store, share("reminders", task="remind", limit=1), now=NOW - timedelta(minutes=30))
+    rows, seen = (
+        told(app.internals.store, "select * from duly_reminders order by id"),
+        [reminders.get(each) for each in ids],
+    )
     names = "id phone message name status date_time_utc attempt_count next_retry_at last_error idempotency_key"
     agree(rows, seen, *names.split(), "execution_key", "vapi_call_id")
     assert {row["status"] for row in rows} == {
@@ -107,14 +110,14 @@ def test_reminders(app: Duly, clock: ManualClock, call_desk: Desk, monkeypatch: 
     }  # fmt: skip
     assert [row["id"] for row in rows if row["status"] == "processing"] == [running.id]
     # The seed: what a server finds before it claims.
-    found = told(app.store, "SELECT * FROM duly_reminders WHERE status='scheduled'")
+    found = told(app.internals.store, "SELECT * FROM duly_reminders WHERE status='scheduled'")
     assert [row["date_time_utc"] for row in found] == [NOW, NOW]
     due_now = """
         SELECT id FROM duly_reminders
          WHERE status = 'scheduled' AND date_time_utc <= CURRENT_TIMESTAMP
             OR status = 'pending_retry' AND next_retry_at <= CURRENT_TIMESTAMP
          ORDER BY id LIMIT 10"""
-    assert [row["id"] for row in told(app.store, due_now)] == [ids[1], ids[2], ids[5], ids[6]]
+    assert [row["id"] for row in told(app.internals.store, due_now)] == [ids[1], ids[2], ids[5], ids[6]]
 
 
 def test_the_retry_queue(app: Duly, clock: ManualClock) -> None:
@@ -126,7 +129,7 @@ def test_the_retry_queue(app: Duly, clock: ManualClock) -> None:
     ]
     for body in bodies:
         service.intake.keep([Delivery(body, Properties(), False)])
-    rows = told(app.store, "select * from duly_retry_queue order by id")
+    rows = told(app.internals.store, "select * from duly_retry_queue order by id")
     assert [row["original_payload"] for row in rows] == [b"\x00\xff", b"hello", bodies[2]]
     assert [(row["original_queue"], row["retry_count"], row["max_retries"]) for row in rows] == [
         ("orders", 1, 5), ("mails", 0, 3), ("", 0, 3),
@@ -137,12 +140,15 @@ def test_the_retry_queue(app: Duly, clock: ManualClock) -> None:
     assert all(NOW - timedelta(hours=4) < row["next_retry_at"] < NOW for row in rows)
     # The seed: tasks that are due, by its index.
     due = "SELECT * FROM duly_retry_queue WHERE next_retry_at <= CURRENT_TIMESTAMP AND status = 'pending' ORDER BY id"
-    assert [row["id"] for row in told(app.store, due)] == [row["id"] for row in rows]
+    assert [row["id"] for row in told(app.internals.store, due)] == [row["id"] for row in rows]
     for queue, outcome in (("mails", GiveUp("no more")), ("orders", Done())):
         settle(
-            app.store, claim(app.store, share(f"message_retry/{queue}", task="message_retry"), now=NOW), outcome, NOW
+            app.internals.store,
+            claim(app.internals.store, share(f"message_retry/{queue}", task="message_retry"), now=NOW),
+            outcome,
+            NOW,
         )
-    rows = told(app.store, "select * from duly_retry_queue order by id")
+    rows = told(app.internals.store, "select * from duly_retry_queue order by id")
     assert [row["status"] for row in rows] == ["retried", "failed", "pending"]
     assert rows[1]["last_error"] == "no more"
 
@@ -167,13 +173,13 @@ def test_products(app: Duly, clock: ManualClock) -> None:
     with asyncio.Runner() as runner:
         world = World(app, clock, runner)
         world.run_until(clock.now() + timedelta(hours=30))
-        rows, seen = told(app.store, "select * from duly_products order by id"), catalog.products()
+        rows, seen = told(app.internals.store, "select * from duly_products order by id"), catalog.products()
         names = "id user_id sku hour_bucket sync_status last_sync_at last_successful_sync consecutive_failures"
         agree(rows, seen, *names.split(), "last_error", "is_active", "last_boeing_hash", "last_quantity", "created_at")
         assert {float(row["last_price"]) for row in rows if row["last_price"] is not None} == {9.5}
         assert {row["sync_status"] for row in rows if row["sku"] in broken} == {"failed"}
         world.run_until(clock.now() + timedelta(days=5))
-    rows, seen = told(app.store, "select * from duly_products order by id"), catalog.products()
+    rows, seen = told(app.internals.store, "select * from duly_products order by id"), catalog.products()
     agree(rows, seen, "sync_status", "is_active", "consecutive_failures", "last_successful_sync")
     assert {row["sku"] for row in rows if not row["is_active"]} == broken
 
@@ -191,14 +197,14 @@ def test_a_product_that_was_imported_and_skipped_was_last_synced_when_its_other_
         world = World(app, clock, runner)
         world.run_until(clock.now() + timedelta(hours=3))
         names = ("sku", "sync_status", "last_sync_at", "last_successful_sync")
-        rows, seen = told(app.store, "select * from duly_products order by id"), catalog.products()
+        rows, seen = told(app.internals.store, "select * from duly_products order by id"), catalog.products()
         agree(rows, seen, *names)
         assert [row.outcome for row in world.items()] == ["skipped"]
         assert seen[0].last_sync_at == seen[1].last_sync_at, "it was not asked for"
         world.run_until(clock.now() + timedelta(days=1))
         app.pause("catalog")
         world.run_until(clock.now() + timedelta(days=1))
-        rows, seen = told(app.store, "select * from duly_products order by id"), catalog.products()
+        rows, seen = told(app.internals.store, "select * from duly_products order by id"), catalog.products()
         assert {row.state for row in world.items(most=2)} == {"waiting"}
         agree(rows, seen, *names)
 
@@ -220,7 +226,7 @@ def test_the_catalogs_seed_asks_for_a_slot_and_for_what_failed(
         AND sync_status != 'syncing'
         AND (last_successful_sync IS NULL
              OR last_successful_sync < CURRENT_DATE)"""
-    (row,) = told(app.store, slot)
+    (row,) = told(app.internals.store, slot)
     assert row["hour_bucket"] == 10
     failed = """
         SELECT * FROM duly_products
@@ -229,7 +235,7 @@ def test_the_catalogs_seed_asks_for_a_slot_and_for_what_failed(
         ORDER BY consecutive_failures ASC,
                  last_sync_at ASC
         LIMIT 50"""
-    rows = told(app.store, failed)
+    rows = told(app.internals.store, failed)
     assert {row["sku"] for row in rows} == broken
     assert rows == sorted(rows, key=lambda row: (row["consecutive_failures"], row["last_sync_at"]))
 
@@ -250,7 +256,7 @@ def test_events(app: Duly, clock: ManualClock, call_desk: Desk, monkeypatch: pyt
     with asyncio.Runner() as runner:
         world = World(app, clock, runner)
         world.run()
-        rows = told(app.store, "select * from duly_events order by user_id, target_timestamp_utc desc")
+        rows = told(app.internals.store, "select * from duly_events order by user_id, target_timestamp_utc desc")
         seen = [event for name in ("ana", "bob", "eva") for event in birthdays.events(name)]
         agree(rows, seen, "id", "status", "attempts", "executed_at", "next_try_at", "last_error")
         assert [row["target_timestamp_utc"] for row in rows] == [event.target for event in seen]
@@ -258,7 +264,7 @@ def test_events(app: Duly, clock: ManualClock, call_desk: Desk, monkeypatch: pyt
         assert [row["status"] for row in rows] == ["PENDING", "COMPLETED", "PENDING", "FAILED", "PENDING"]
         world.run_until(clock.now() + timedelta(hours=1))
     late = asked(
-        app.store,
+        app.internals.store,
         """
         SELECT
           id,
@@ -286,7 +292,7 @@ def test_events(app: Duly, clock: ManualClock, call_desk: Desk, monkeypatch: pyt
     )
     assert [(row["user_id"], round(float(row["lateness_minutes"]))) for row in late] == [("ana", 20)]
     stuck = asked(
-        app.store,
+        app.internals.store,
         """
         SELECT
           id,

@@ -72,7 +72,7 @@ def test_a_blank_file_is_migrated_by_the_callers_own_transaction(
             await caller.execute("insert into visit values (2)")
             await caller.commit()
         assert app.read.item(placed.id).state == "waiting"
-        assert current(app.store) == latest(app.store)
+        assert current(app.internals.store) == latest(app.internals.store)
         with closing(sqlite3.connect(path)) as light:
             assert light.execute("select count(*) from visit").fetchone() == (2,)
             assert light.execute("pragma journal_mode").fetchone() == ("wal",), "the store's settings came with it"
@@ -129,7 +129,7 @@ def test_a_put_before_any_transaction_of_the_callers_leaves_a_whole_schema(
     with closing(sqlite3.connect(path)) as own:
         task.options(connection=own).put(note="a")
         own.rollback()
-        assert own.execute("select max(version) from duly_migration").fetchone() == (latest(app.store),)
+        assert own.execute("select max(version) from duly_migration").fetchone() == (latest(app.internals.store),)
     assert app.read.page() == []
 
 
@@ -141,7 +141,7 @@ def test_an_older_file_is_brought_up_to_date(path: Path, app: Duly, task: Task[.
         own.execute("insert into visit values (1)")
         placed = task.options(connection=own).put(note="a")
     assert app.read.item(placed.id).state == "waiting"
-    assert current(app.store) == latest(app.store)
+    assert current(app.internals.store) == latest(app.internals.store)
 
 
 def test_a_migration_that_fails_on_the_way_leaves_the_callers_transaction_as_it_was(

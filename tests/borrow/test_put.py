@@ -35,7 +35,7 @@ class Scene:
         self.name = name
         self.app = Duly(url)
         self.task: Task[..., Any] = self.app.task(name="ring")(ring)
-        self.store: Store = self.app.store
+        self.store: Store = self.app.internals.store
         self.open: Opener = CALLERS[name]
         with self.store.transaction() as connection:
             connection.execute("drop table if exists visit")

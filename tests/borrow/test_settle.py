@@ -23,7 +23,7 @@ HASTY = {"lease_seconds": 4.0, "beat_seconds": 0.5, "sweep_seconds": 0.3}
 @pytest.fixture
 def app(database_url: str) -> Iterator[Duly]:
     app = Duly(database_url, **HASTY)
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute("drop table if exists entry")
         connection.execute("create table entry (item integer, note text)")
     yield ledger_on(app)
@@ -42,7 +42,7 @@ def entries(app: Duly) -> list[tuple[int, str]]:
 
 @contextmanager
 def working(app: Duly) -> Iterator[None]:
-    app.spec = "tests.borrow.ledger:app"
+    app.internals.spec = "tests.borrow.ledger:app"
     worker = app.worker([name for name, task in app.tasks.items() if task.kind != "cpu"])
     worker.start()
     try:

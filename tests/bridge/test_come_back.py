@@ -46,7 +46,7 @@ def row_in(service: MessageRetry, state: str) -> Row:
 
 def repeated(service: MessageRetry) -> int:
     (line,) = (
-        line for line in generate_latest(service.app.telemetry.registry).decode().splitlines()
+        line for line in generate_latest(service.app.internals.telemetry.registry).decode().splitlines()
         if line.startswith("retry_repeated_messages_total ")
     )  # fmt: skip
     return int(float(line.rpartition(" ")[2]))

@@ -66,7 +66,7 @@ def row_of(service: MessageRetry, state: str) -> Row:
 
 
 def metrics(service: MessageRetry) -> dict[str, float]:
-    lines = generate_latest(service.app.telemetry.registry).decode().splitlines()
+    lines = generate_latest(service.app.internals.telemetry.registry).decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 

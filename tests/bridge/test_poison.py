@@ -39,7 +39,7 @@ def damaged(choose: random.Random) -> bytes:
 def counted(service: MessageRetry) -> Counter[str]:
     """What became of deliveries, by the service's own metrics."""
     totals: Counter[str] = Counter()
-    for line in generate_latest(service.app.telemetry.registry).decode().splitlines():
+    for line in generate_latest(service.app.internals.telemetry.registry).decode().splitlines():
         name, _, value = line.rpartition(" ")
         if not line.startswith("#") and "_total" in name:
             totals[name.partition("{")[0]] += int(float(value))
@@ -60,7 +60,7 @@ def account_for(database_url: str, url: str, count: int) -> str:
                 broker.channel.basic_publish("", INCOMING, damaged(choose), pika.BasicProperties(content_type=kind))
 
             def rows() -> Counter[str]:
-                with service.app.store.transaction() as connection:
+                with service.app.internals.store.transaction() as connection:
                     return Counter(dict(connection.execute(
                         "select state, count(*) from duly_item group by state").fetchall()))  # fmt: skip
 

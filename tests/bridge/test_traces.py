@@ -58,4 +58,4 @@ def test_without_tracing_the_header_stays_as_it_came(sqlite_url: str, vhost_url:
         broker.send(retry_message(), headers={"traceparent": f"00-{7:032x}-{7:016x}-01"})
         assert broker.get().headers["traceparent"] == f"00-{7:032x}-{7:016x}-01"
         (row,) = patiently(lambda: [row for row in service.app.read.pages() if row.state == "done"])
-        assert service.app.store.fetch([row.id])[0].trace == f"00-{7:032x}-{7:016x}-01"
+        assert service.app.internals.store.fetch([row.id])[0].trace == f"00-{7:032x}-{7:016x}-01"

@@ -37,7 +37,7 @@ def counted(site: Site) -> Iterator[Counter[str]]:
         if not text.lstrip().upper().startswith(IDLE):
             seen[" ".join(text.split())[:120]] += 1
 
-    store: Any = site.world.app.store
+    store: Any = site.world.app.internals.store
     if is_sqlite(store):
         connect = store.connect
 

@@ -43,9 +43,9 @@ class Screen(NamedTuple):
 def screens(world: World) -> list[Screen]:
     """Every screen. Those of one item and one job show rows that have something to tell."""
     failed = world.app.read.page(task="print_label", state="failed", most=1)[0].id
-    job = next(job.id for job in world.app.verbs.jobs.page(LOCAL) if job.job_type == "texts")
-    morning = next(each.id for each in world.app.verbs.schedules.page() if each.key == "morning report")
-    group = world.app.verbs.review.groups(LOCAL)[0].id
+    job = next(job.id for job in world.app.internals.verbs.jobs.page(LOCAL) if job.job_type == "texts")
+    morning = next(each.id for each in world.app.internals.verbs.schedules.page() if each.key == "morning report")
+    group = world.app.internals.verbs.review.groups(LOCAL)[0].id
     return [
         Screen("now", "/"),
         Screen("items", "/items"),

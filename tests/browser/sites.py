@@ -124,7 +124,7 @@ class Visits:
 
 def _sign_in(context: BrowserContext, site: Site, user: str) -> None:
     """Give the browser the cookie that it would have after signing in on the page."""
-    token = site.world.app.verbs.users.sign_in(user, PASSWORD)
+    token = site.world.app.internals.verbs.users.sign_in(user, PASSWORD)
     assert token is not None, f"{user} is no user of this site"
     # A cookie of this name is taken only from a safe address. The browser sends it to all of loopback, safe or not.
     cookie: Any = {"name": COOKIE, "value": token, "url": "https://127.0.0.1/", "secure": True, "httpOnly": True}

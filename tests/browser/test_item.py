@@ -42,7 +42,7 @@ def test_an_item_leads_to_its_schedule_and_its_job(showroom: Site, visit: Visits
     )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the phone"
     barriers(page)
-    row = app.verbs.job_rows.by_number(LOCAL, 1)[0]
+    row = app.internals.verbs.job_rows.by_number(LOCAL, 1)[0]
     page.goto(f"/items/{row.id}")
     expect(settled(page).get_by_role("link", name="job 1")).to_be_visible()
 

@@ -184,7 +184,7 @@ def test_people_see_their_own_items_only(guarded: Site, visit: Visits) -> None:
     root.goto("/items?userId=bob")
     expect(settled(root).get_by_role("grid", name=ROWS).get_by_text("bob's letter")).to_be_visible()
     expect(root.get_by_text("ana's letter")).to_have_count(0)
-    mine = world.app.verbs.items.put(LOCAL, world.app.task_named("echo").new(text="nobody's"))
+    mine = world.app.internals.verbs.items.put(LOCAL, world.app.task_named("echo").new(text="nobody's"))
     watch = visit.watch(ana)
     watch.expect("status of 404")
     ana.goto(f"/items/{mine.id}")

@@ -40,7 +40,7 @@ def test_a_file_is_dropped_looked_at_mapped_and_sent(page: Page, world: World) -
     sending.get_by_role("button", name="Create the job").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile(r"Job \d+ products.csv"))
     world.work()
-    (job,) = world.app.verbs.jobs.page(LOCAL, None, None, None, 10)
+    (job,) = world.app.internals.verbs.jobs.page(LOCAL, None, None, None, 10)
     assert (job.job_type, job.total_items) == ("csv", 2)
 
 
@@ -65,7 +65,7 @@ def test_a_file_of_another_type_and_one_that_is_refused(page: Page, world: World
     question.get_by_role("button", name="Not now").click()
     page.get_by_role("button", name="Look for new files").click()
     told(page, "0 new files were taken")
-    assert not world.app.verbs.jobs.page(LOCAL, None, None, None, 10)
+    assert not world.app.internals.verbs.jobs.page(LOCAL, None, None, None, 10)
 
 
 def test_jobs_are_listed_and_one_shows_its_rows_and_events(showroom: Site, visit: Visits) -> None:
@@ -126,13 +126,13 @@ def test_a_refused_row_is_fixed_in_place_and_tried(page: Page, world: World, wat
     told(page, "1 of 2 rows are tried again")
     expect(page.get_by_role("region", name="Still refused")).to_contain_text("row 4 of the job is not in error")
     world.work()
-    assert world.app.verbs.jobs.show(LOCAL, job).done_items == 4
+    assert world.app.internals.verbs.jobs.show(LOCAL, job).done_items == 4
     refreshed(page)
     expect(page.get_by_text("No row was refused or failed.")).to_be_visible()
 
 
 def test_a_job_is_paused_resumed_kicked_off_reprocessed_cancelled_and_removed(page: Page, world: World) -> None:
-    jobs = world.app.verbs.jobs
+    jobs = world.app.internals.verbs.jobs
     job = world.send(TEXTS).id
     world.work()
     held = world.app.job("echo", [{"text": f"letter {n}"} for n in range(5)]).id

@@ -33,7 +33,7 @@ def waiting(world: World, n: int = 7, queue: str = "orders", hours: float = 20, 
     now = world.app.clock.now()
     said = {**message(n, queue), "message_id": str(UUID(int=n)), **({"payload": payload} if payload else {})}
     row = Rows(world.app.section(MessagesSettings)).of(Message(**said), now)
-    return world.app.place(replace(row, due_at=now + timedelta(hours=hours))).id
+    return world.app.internals.place(replace(row, due_at=now + timedelta(hours=hours))).id
 
 
 def test_messages_are_found_by_queue_status_and_id_with_the_drift_of_retries(show: Page) -> None:
@@ -66,7 +66,7 @@ def test_it_is_drawn_and_told_how_late_retries_went_out(page: Page, world: World
 def test_a_word_is_the_id_of_a_message_if_one_has_it_and_a_queue_otherwise(page: Page, world: World) -> None:
     said = {**message(7, "orders"), "message_id": "order-7"}
     row = Rows(world.app.section(MessagesSettings)).of(Message(**said), world.app.clock.now())
-    item = world.app.place(row).id
+    item = world.app.internals.place(row).id
     for word, name in (("order-7", "messageId"), ("orders", "queue"), (ID, "messageId")):
         page.goto("/messages")
         search = page.get_by_role("searchbox", name="Search and filter")
@@ -163,7 +163,7 @@ def test_several_are_sent_together_and_bytes_are_shown_as_what_they_are(page: Pa
 def without(world: World, tmp_path: Path) -> Iterator[Site]:
     """A service to which no broker was named."""
     app = Duly(f"sqlite:///{tmp_path / 'without.db'}")
-    app.offered["messages"] = messages.plugin
+    app.internals.offered["messages"] = messages.plugin
     app.migrate()
     with Service(app, "127.0.0.1", 0) as service:
         yield Site(service.url, world)

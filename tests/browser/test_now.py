@@ -40,7 +40,7 @@ def test_it_moves_with_the_work_and_nothing_jumps(page: Page, world: World) -> N
         expect(page.get_by_role("region", name="Workers").get_by_role("row")).to_have_count(2)
         due = page.get_by_role("link", name=re.compile("Due now"))
         expect(due).to_contain_text("Due now0")
-        world.app.verbs.queues.pause(LOCAL, "echo")
+        world.app.internals.verbs.queues.pause(LOCAL, "echo")
         with still(page):
             for number in range(3):
                 world.app.put("echo", text=f"due {number}")

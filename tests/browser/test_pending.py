@@ -54,7 +54,7 @@ def test_selected_rows_of_several_jobs_are_reprocessed_and_all_that_fit(page: Pa
     barriers(page)
     page.get_by_role("button", name="Reprocess selected").click()
     told(page, "2 rows are reprocessed")
-    assert [world.app.verbs.jobs.show(LOCAL, job).failed_items for job in jobs].count(0) == 2
+    assert [world.app.internals.verbs.jobs.show(LOCAL, job).failed_items for job in jobs].count(0) == 2
     world.work()
     page.goto("/pending?statuses=ERROR")
     settled(page).get_by_role("button", name="Reprocess all 3 matching").click()
@@ -64,7 +64,7 @@ def test_selected_rows_of_several_jobs_are_reprocessed_and_all_that_fit(page: Pa
     question.get_by_role("button", name="Reprocess").click()
     told(page, "3 rows will be reprocessed")
     world.work()
-    lines = world.app.verbs.audit.page()
+    lines = world.app.internals.verbs.audit.page()
     assert sum(line.action == "job.reprocessed" for line in lines) >= 5
 
 

@@ -62,7 +62,7 @@ def test_who_signs_in_after_another_on_the_same_page_sees_nothing_of_theirs(guar
 
 
 def test_an_admin_adds_changes_and_disables_users(guarded: Site, visit: Visits) -> None:
-    page, users = visit(guarded, "root"), guarded.world.app.verbs.users
+    page, users = visit(guarded, "root"), guarded.world.app.internals.verbs.users
     page.goto("/users")
     grid = page.get_by_role("grid", name="Users")
     expect(grid.get_by_role("row", name=re.compile("root.*you"))).to_be_visible()
@@ -145,7 +145,7 @@ def test_a_key_is_made_told_once_used_and_revoked(guarded: Site, visit: Visits) 
 def test_the_audit_log_says_who_did_what(page: Page, world: World) -> None:
     world.add_users()
     item = world.app.task_named("echo").after(3_600).put(text="hello")
-    world.app.verbs.items.cancel(LOCAL, item.id, reason="not needed")
+    world.app.internals.verbs.items.cancel(LOCAL, item.id, reason="not needed")
     page.goto("/audit")
     grid = page.get_by_role("grid", name="Audit log")
     row = grid.get_by_role("row", name=re.compile("item.cancelled"))
@@ -174,7 +174,7 @@ def test_two_people_side_by_side_see_only_their_own(guarded: Site, visit: Visits
             return new Promise((done) => { source.onopen = done; }); }"""
         )
     for name in pages:
-        world.app.verbs.items.put(
+        world.app.internals.verbs.items.put(
             world.someone(name), world.app.task_named("echo").make_item({"text": f"{name} now"}, {}, owner=name)
         )
     for name, page in pages.items():
@@ -190,7 +190,7 @@ def test_two_people_side_by_side_see_only_their_own(guarded: Site, visit: Visits
             expect(page.locator("main")).to_contain_text(own)
             expect(page.locator("main")).not_to_contain_text(other)
     ana = pages["ana"]
-    strange = world.app.verbs.schedules.page(owner="bob", most=1)[0].id
+    strange = world.app.internals.verbs.schedules.page(owner="bob", most=1)[0].id
     visit.watch(ana).expect("status of 404")
     ana.goto(f"/schedules/{strange}")
     expect(ana.get_by_role("alert")).to_contain_text("belongs to someone else")

@@ -44,7 +44,7 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     told(page, "not there yet")
     assert "not there yet" in {
-        each["queue"] for each in world.app.read.queues(world.app.telemetry.depths()) if each["paused"]
+        each["queue"] for each in world.app.read.queues(world.app.internals.telemetry.depths()) if each["paused"]
     }
 
 

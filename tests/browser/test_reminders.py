@@ -62,7 +62,7 @@ def test_the_story_tells_of_tries_and_a_cancelled_one_is_called_after_all(page: 
     sure.get_by_label("Reason").fill("she came by")
     sure.get_by_role("button", name="Cancel it").click()
     expect(page.locator(".state")).to_contain_text("cancelled")
-    assert any("she came by" in str(line.details) for line in world.app.verbs.audit.page())
+    assert any("she came by" in str(line.details) for line in world.app.internals.verbs.audit.page())
     page.get_by_role("button", name="Call now").click()
     expect(page.locator(".state")).to_contain_text("scheduled")
     page.set_viewport_size(NARROW)

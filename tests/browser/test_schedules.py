@@ -154,14 +154,14 @@ def test_a_new_schedule_is_made_from_the_signature_of_its_task(page: Page, world
     arguments = page.get_by_role("group", name="Arguments")
     expect(arguments).to_contain_text("9007199254740993")
     expect(arguments).to_contain_text("true")
-    (made,) = world.app.verbs.schedules.page(task="print_label")
+    (made,) = world.app.internals.verbs.schedules.page(task="print_label")
     assert (made.rule, made.zone) == ("weekly mon,fri 08:00", "America/New_York")
 
 
 def test_slots_show_their_members_and_what_a_rebalance_would_move(page: Page, world: World) -> None:
     world.app.schedules.create_many("echo", Slots(6), [{"key": f"s-{n}", "args": {"text": "hello"}} for n in range(12)])
-    seated = world.app.verbs.schedules.page(ring="echo", slot=2, most=9)
-    world.app.verbs.schedules.remove(LOCAL, *(each.id for each in seated))
+    seated = world.app.internals.verbs.schedules.page(ring="echo", slot=2, most=9)
+    world.app.internals.verbs.schedules.remove(LOCAL, *(each.id for each in seated))
     page.goto("/schedules")
     page.get_by_role("navigation", name="Views").get_by_role("link", name="Slots").click()
     expect(page.get_by_text("10 active members in 6 slots: at least 0, at most 2 in one.")).to_be_visible()

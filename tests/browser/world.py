@@ -120,8 +120,8 @@ class World:
     def past(self, back: timedelta = timedelta(0), **parts: float) -> Iterator[Time]:
         """Virtual time from so long ago until now, for the length of the block; what falls due on the way is run."""
         now = self.app.clock.now()
-        before, clock = self.app._clock, ManualClock(now - back - timedelta(**parts))
-        self.app._clock = clock
+        before, clock = self.app.internals.database._clock, ManualClock(now - back - timedelta(**parts))
+        self.app.internals.database._clock = clock
         runner = asyncio.Runner()
         try:
             time = Time(self.app, clock, runner)
@@ -129,7 +129,7 @@ class World:
             if clock.now() < now:
                 time.run_until(now)
         finally:
-            self.app._clock = before
+            self.app.internals.database._clock = before
             _aside(runner.close)
 
     def work(self) -> int:
@@ -157,19 +157,19 @@ class World:
     def add_users(self) -> None:
         """Ana and Bob, who see their own rows, and root, who sees all; each can sign in with PASSWORD."""
         for name in PEOPLE:
-            self.app.verbs.users.create(LOCAL, name, password=PASSWORD)
-        self.app.verbs.users.create(LOCAL, "root", "admin", PASSWORD)
+            self.app.internals.verbs.users.create(LOCAL, name, password=PASSWORD)
+        self.app.internals.verbs.users.create(LOCAL, "root", "admin", PASSWORD)
 
     def send(self, content: str, name: str = "texts.csv", job_type: str = "texts", who: Principal = LOCAL) -> Job:
         """A file as a job; its rows are worked off when there is a worker, or in `past`."""
-        with self.app.intake.receive() as writer:
+        with self.app.internals.intake.receive() as writer:
             writer.write(content.encode())
-        return self.app.intake.create(who, kept_by(writer), name, job_type=job_type)
+        return self.app.internals.intake.create(who, kept_by(writer), name, job_type=job_type)
 
     def run_elsewhere(self, task: str, count: int = 1) -> list[Item]:
         """Have due items of a task be run by another worker, for hours."""
         now = self.app.clock.now()
-        return claim(self.app.store, share(task, limit=count), worker="elsewhere", now=now, lease=LEASE)
+        return claim(self.app.internals.store, share(task, limit=count), worker="elsewhere", now=now, lease=LEASE)
 
     def give_up(self, item_ids: list[int], task: str, problem: str) -> None:
         """Put due items of a task into review without calling its handler."""
@@ -178,9 +178,11 @@ class World:
     def end(self, item_ids: list[int], task: str, outcome: Outcome, queue: str | None = None) -> None:
         """Have due items of a task end like this, without calling its handler."""
         now = self.app.clock.now()
-        found = claim(self.app.store, share(queue or task, task=task), worker="elsewhere", now=now, lease=LEASE)
+        found = claim(
+            self.app.internals.store, share(queue or task, task=task), worker="elsewhere", now=now, lease=LEASE
+        )
         assert {item.id for item in found} == set(item_ids), "only these are due there"
-        settle(self.app.store, found, outcome, now)
+        settle(self.app.internals.store, found, outcome, now)
 
     def fill(self) -> None:
         """Rows of every kind and in every state, the same each time."""
@@ -219,9 +221,13 @@ class World:
         tomorrow = self.app.clock.now() + timedelta(days=1)
         with self.past(hours=2):
             for text, at in (("parcel", None), ("letter", tomorrow)):
-                self.app.verbs.items.put(who, echo.make_item({"text": f"{name}'s {text}"}, {"at": at}, owner=who.owner))
-            self.app.verbs.items.put(who, echo.make_item({"text": f"broken: {name}'s shelf"}, {}, owner=who.owner))
-            self.app.verbs.schedules.create(
+                self.app.internals.verbs.items.put(
+                    who, echo.make_item({"text": f"{name}'s {text}"}, {"at": at}, owner=who.owner)
+                )
+            self.app.internals.verbs.items.put(
+                who, echo.make_item({"text": f"broken: {name}'s shelf"}, {}, owner=who.owner)
+            )
+            self.app.internals.verbs.schedules.create(
                 who, "echo", "daily 07:00", {"text": "good morning"}, key=f"{name}'s morning"
             )
             self.send(f"text\n{name}'s row\n", f"{name}.csv", who=who)
@@ -277,7 +283,7 @@ class World:
         self.send(STOCK, "stock.csv", "stock")
         self.app.job("echo", [{"text": f"letter {n}"} for n in range(20)], owner="ana")
         held = self.app.job("echo", [{"text": f"held back {n}"} for n in range(40)])
-        self.app.verbs.jobs.pause(LOCAL, held.id)
+        self.app.internals.verbs.jobs.pause(LOCAL, held.id)
 
     def fill_present(self) -> None:
         """What goes on now: items that run elsewhere, that wait, that are late, a paused queue."""

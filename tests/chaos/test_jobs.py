@@ -95,12 +95,12 @@ def test_a_file_survives_kills_of_servers_and_workers(database_url: str, tmp_pat
         assert len({*exports}) == 1, "every export that was whole said the same"
         book = exported(client, job, "xlsx")
         app = ours.app
-        over = app.verbs.jobs.get(LOCAL, job)
+        over = app.internals.verbs.jobs.get(LOCAL, job)
         assert (over.total, over.done, over.is_over) == (ROWS, ROWS, True)
         counted = f"select count(*), count(distinct row_no) from duly_item where job_id = {job}"
-        assert query(app.store, counted) == [(ROWS, ROWS)]
-        assert query(app.store, "select count(*) from duly_job") == [(1,)]
-        grid = [[str(row.row_no), row.result["n"]] for row in app.verbs.job_rows.each(LOCAL, job)]
+        assert query(app.internals.store, counted) == [(ROWS, ROWS)]
+        assert query(app.internals.store, "select count(*) from duly_job") == [(1,)]
+        grid = [[str(row.row_no), row.result["n"]] for row in app.internals.verbs.job_rows.each(LOCAL, job)]
     assert [row[1] for row in grid] == [str(n) for n in range(ROWS)]
     headers, *cells = csv.reader(io.StringIO(exports[0].decode("utf-8-sig")))
     places = [headers.index("row"), headers.index("n (result)")]
@@ -129,7 +129,7 @@ def test_what_comes_after_a_job_comes_once_whoever_is_killed(database_url: str, 
     choose = random.Random(5)
     with fleet(database_url, tmp_path, **QUICK) as ours:
         app = ours.app
-        app.job_types.update(files.job_types)
+        app.internals.job_types.update(files.internals.job_types)
         app.migrate()
         ours.start(2, spec=SPEC)
         command = [sys.executable, "-m", "tests.process.files", "may", str(ROWS)]
@@ -147,19 +147,19 @@ def test_what_comes_after_a_job_comes_once_whoever_is_killed(database_url: str, 
             ours.start(1, spec=SPEC)
             kills += 1
         subprocess.run(command, env=environment, cwd=ROOT, check=True, timeout=120)
-        (job,) = app.verbs.jobs.page(LOCAL)
+        (job,) = app.internals.verbs.jobs.page(LOCAL)
         for _ in range(KILLS // 2):
             time.sleep(choose.uniform(0.2, 1.5))
             ours.kill_one(choose)
             ours.start(1, spec=SPEC)
-        until(lambda: app.verbs.jobs.get(LOCAL, job.id).is_over, 300, ours.logs)
+        until(lambda: app.internals.verbs.jobs.get(LOCAL, job.id).is_over, 300, ours.logs)
         until(lambda: app.read.page(task="report", state="done", most=2), 60, ours.logs)
         ours.stop()
-        over = app.verbs.jobs.get(LOCAL, job.id)
+        over = app.internals.verbs.jobs.get(LOCAL, job.id)
         assert (over.total, over.done) == (ROWS, ROWS)
         (report,) = app.read.page(task="report", most=2)
         assert report.result == {
             "id": job.id, "total": ROWS, "done": ROWS, "not_found": 0, "failed": 0, "skipped": 0,
         }  # fmt: skip
         counted = f"select count(*), count(distinct row_no) from duly_item where job_id = {job.id}"
-        assert query(app.store, counted) == [(ROWS, ROWS)]
+        assert query(app.internals.store, counted) == [(ROWS, ROWS)]

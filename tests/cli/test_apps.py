@@ -53,7 +53,7 @@ def said(result: Result) -> str:
 
 
 def actions(app: Duly) -> list[str]:
-    return [line.action for line in reversed(app.verbs.audit.page())]
+    return [line.action for line in reversed(app.internals.verbs.audit.page())]
 
 
 def test_a_reminder_is_added_moved_cancelled_and_hurried(run: Run, app: Duly) -> None:
@@ -102,8 +102,8 @@ def test_products_are_found_and_those_that_were_deactivated_reactivated(run: Run
     for product in told(run("products", "--search", "BOX", "--json")):
         app.schedules.run_now(product["id"])
     now = app.clock.now()
-    items = claim(app.store, share("catalog", task="catalog.sync"), now=now)
-    app.store.settle([decided(item, Failed("no", ("Refused",)), now, Rules(breaker=1)) for item in items])
+    items = claim(app.internals.store, share("catalog", task="catalog.sync"), now=now)
+    app.internals.store.settle([decided(item, Failed("no", ("Refused",)), now, Rules(breaker=1)) for item in items])
     assert [each["sku"] for each in told(run("products", "--inactive", "--json"))] == ["box-1", "box-2"]
     assert [each["sku"] for each in told(run("products", "--active", "--status", "pending", "--json"))] == ["bag"]
     (slot,) = [each["hour_bucket"] for each in told(run("products", "--search", "bag", "--json"))]

@@ -53,13 +53,13 @@ def fail(app: App, item_id: int, error: str = "OSError: the line is busy\n\nTrac
 
     item = claim(app, item_id)
     change = decide(item, Failed(error, ("OSError",)), app.clock.now(), app.tasks["remind"].rules)
-    assert app.store.settle([change], [item.fence]) == []
+    assert app.internals.store.settle([change], [item.fence]) == []
 
 
 def claim(app: App, item_id: int) -> Any:
     now = app.clock.now()
     shares = [share("remind", lane) for lane in ("main", "retry")]
-    items = app.store.claim(shares, "host:1:abc", now, timedelta(seconds=20))
+    items = app.internals.store.claim(shares, "host:1:abc", now, timedelta(seconds=20))
     (item,) = [item for item in items if item.id == item_id]
     return item
 
@@ -268,7 +268,9 @@ def test_an_unusual_end_is_shown_with_its_reason(duly: Duly, app: App) -> None:
     from duly.core.decide import decide
 
     item = claim(app, app.task_named("remind").options(key="k").put(phone="x").id)
-    app.store.settle([decide(item, Skip("on holiday"), app.clock.now(), app.tasks["remind"].rules)], [item.fence])
+    app.internals.store.settle(
+        [decide(item, Skip("on holiday"), app.clock.now(), app.tasks["remind"].rules)], [item.fence]
+    )
     app.task_named("remind").options(key="k2", delay=60).put(phone="x")
     text = duly("items", COLUMNS="140").stdout
     assert "skipped: on holiday" in text
@@ -353,7 +355,7 @@ def test_what_is_done_can_be_neither_retried_nor_cancelled(duly: Duly, app: App)
 
     item = app.put("remind", phone="x").id
     running = claim(app, item)
-    app.store.settle([decide(running, Done(), app.clock.now(), app.tasks["remind"].rules)], [running.fence])
+    app.internals.store.settle([decide(running, Done(), app.clock.now(), app.tasks["remind"].rules)], [running.fence])
     for words in ("retry", "cancel"):
         result = duly(words, str(item))
         assert result.exit_code == 1
@@ -383,9 +385,9 @@ def test_a_queue_is_paused_and_resumed(duly: Duly, app: App) -> None:
     assert "remind is paused" in printed(duly("queues", "pause", "remind"))
     assert parsed(duly("queues", "--json"))[0]["paused"]
     assert printed(duly("queues")).splitlines()[1].rstrip().endswith("paused")
-    assert heads(app.store) == []
+    assert heads(app.internals.store) == []
     assert "remind is resumed" in printed(duly("queues", "resume", "remind"))
-    assert len(heads(app.store)) == 1
+    assert len(heads(app.internals.store)) == 1
 
 
 def test_pausing_what_nothing_has_the_name_of_says_so(duly: Duly) -> None:

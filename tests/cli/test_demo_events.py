@@ -130,7 +130,7 @@ def test_the_file_of_products_is_sent_again_when_it_was_worked_off_and_only_then
 
     app.job_type("csv", look_up, PRODUCT)
     with testing.virtual(app) as world:
-        stall, jobs = Scenario(app.clock, files(app)), app.verbs.jobs
+        stall, jobs = Scenario(app.clock, files(app)), app.internals.verbs.jobs
         stall.step()
         world.advance(LENGTH)
         assert len(jobs.page(LOCAL)) == 1

@@ -51,7 +51,7 @@ def test_a_healthy_database_has_nothing_to_complain_of(duly: Duly, database_url:
 
 def test_missing_tables_of_apps_are_reported(duly: Duly, app: App) -> None:
     assert findings(duly)["app tables"]["level"] == "ok"
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute("delete from duly_app_migration")
     found = findings(duly)["app tables"]
     assert (found["level"], "catalog is at 0, needs 1" in found["text"]) == ("warn", True)
@@ -62,9 +62,9 @@ def test_missing_tables_of_apps_are_reported(duly: Duly, app: App) -> None:
 def test_files_that_only_one_machine_has_are_told(duly: Duly, database_url: str, tmp_path: Path) -> None:
     app = App(database_url, files_url=str(tmp_path / "files"))
     app.job_type("csv", app.task(name="keep")(lambda **row: None))
-    with app.intake.receive() as writer:
+    with app.internals.intake.receive() as writer:
         writer.write(b"title\ncup\n")
-    app.intake.create(LOCAL, kept_by(writer), "a.csv", job_type="csv")
+    app.internals.intake.create(LOCAL, kept_by(writer), "a.csv", job_type="csv")
     app.close()
     level = "ok" if database_url.startswith("sqlite") else "warn"
     assert findings(duly)["files"]["level"] == level
@@ -119,9 +119,9 @@ def test_settings_in_force_are_shown_without_secrets(duly: Duly) -> None:
 
 def claimed(app: App, until: timedelta, item: NewItem) -> int:
     """The id of an item that a worker holds until so long after now."""
-    placed = app.store.put([item])[0]
+    placed = app.internals.store.put([item])[0]
     now = app.clock.now()
-    app.store.claim([share(limit=1)], "w1", now, until)
+    app.internals.store.claim([share(limit=1)], "w1", now, until)
     return placed.id
 
 
@@ -134,7 +134,7 @@ def app(database_url: str) -> Any:
 
 def test_a_running_item_without_a_lease_is_an_orphan(duly: Duly, app: App) -> None:
     orphan = claimed(app, timedelta(seconds=20), new(due_at=None))
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute("delete from duly_lease")
     leases = findings(duly, 1)["leases"]
     assert f"item {orphan} running without a lease" in leases["text"]
@@ -149,7 +149,7 @@ def test_leases_that_nobody_rescues_are_told(duly: Duly, app: App) -> None:
 
 
 def test_old_due_work_paused_queues_and_review_are_told(duly: Duly, app: App) -> None:
-    app.store.put([new("late", due_at=app.clock.now() - timedelta(hours=1)), new("held", due_at=None)])
+    app.internals.store.put([new("late", due_at=app.clock.now() - timedelta(hours=1)), new("held", due_at=None)])
     app.pause("held")
     found = findings(duly)
     assert unwell(found) == {"due work", "queues"}
@@ -199,14 +199,14 @@ def test_old_and_new_libraries_are_told_apart(sqlite_url: str, monkeypatch: pyte
 def test_many_orphans_are_counted(duly: Duly, app: App) -> None:
     for _ in range(7):
         claimed(app, timedelta(seconds=20), new(due_at=None))
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute("delete from duly_lease")
     assert "and 2 more running without a lease" in findings(duly, 1)["leases"]["text"]
 
 
 def test_items_in_review_are_counted(duly: Duly, app: App) -> None:
     item = claimed(app, timedelta(seconds=20), new(due_at=None))
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute("update duly_item set state = 'failed'")
     assert item
     assert findings(duly)["review"]["text"].startswith("1 items have failed")

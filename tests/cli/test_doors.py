@@ -95,22 +95,29 @@ def filled(app: Duly, folder: Path) -> dict[str, Any]:
     now, task = app.clock.now(), app.task_named("remind")
     waiting = task.options(delay=3_600, key="k1").put(phone="385").id
     task.options(at=now - timedelta(hours=5), key="late").put(phone="1")
-    settle(app.store, claim(app.store, share("remind", limit=1), now=now), Done(), now)
+    settle(app.internals.store, claim(app.internals.store, share("remind", limit=1), now=now), Done(), now)
     task.options(at=now - timedelta(hours=5), tries=1).put(phone="2")
-    settle(app.store, claim(app.store, share("remind", limit=1), now=now), Failed("OSError: busy", ("OSError",)), now)
+    settle(
+        app.internals.store,
+        claim(app.internals.store, share("remind", limit=1), now=now),
+        Failed("OSError: busy", ("OSError",)),
+        now,
+    )
     (failed,) = [row.id for row in app.read.pages(state="failed")]
-    (group,) = app.verbs.review.groups(LOCAL)
-    app.verbs.review.write_note(LOCAL, group.id, "the line is down")
-    schedule = app.verbs.schedules.create(LOCAL, "remind", "daily 09:00", {"phone": "385"}, key="mornings")
-    app.verbs.schedules.run_now(LOCAL, schedule.id)
-    app.verbs.schedules.create(LOCAL, "remind", Slots(24), {"phone": "385"}, key="evenly")
-    act = app.verbs.acts.order(LOCAL, "retry", {"state": "failed", "error": "busy"}, rate=2, reason="back")
-    app.verbs.users.create(LOCAL, "ana")
-    app.verbs.users.make_key(LOCAL, "ana", "test")
+    (group,) = app.internals.verbs.review.groups(LOCAL)
+    app.internals.verbs.review.write_note(LOCAL, group.id, "the line is down")
+    schedule = app.internals.verbs.schedules.create(LOCAL, "remind", "daily 09:00", {"phone": "385"}, key="mornings")
+    app.internals.verbs.schedules.run_now(LOCAL, schedule.id)
+    app.internals.verbs.schedules.create(LOCAL, "remind", Slots(24), {"phone": "385"}, key="evenly")
+    act = app.internals.verbs.acts.order(LOCAL, "retry", {"state": "failed", "error": "busy"}, rate=2, reason="back")
+    app.internals.verbs.users.create(LOCAL, "ana")
+    app.internals.verbs.users.make_key(LOCAL, "ana", "test")
     app.set_limit("boeing", "2/1m")
     app.pause("remind")
-    app.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
-    app.store.write("alert", {"name": "late_items", "now": now, "message": "late", "details": '{"lateEvents": 7}'})
+    app.internals.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    app.internals.store.write(
+        "alert", {"name": "late_items", "now": now, "message": "late", "details": '{"lateEvents": 7}'}
+    )
     job = app.job(task, [{"phone": "a"}, {"phone": "b"}])
     return {
         "item": waiting, "failed": failed, "group": group.id, "schedule": schedule.id, "act": act.id, "job": job.id,
@@ -201,7 +208,7 @@ class Doors:
         return "ok", ""
 
     def _python(self, kind: str, action: str, ids: tuple[int, ...]) -> None:
-        verbs = self.app.verbs.schedules if kind == "schedule" else self.app.verbs.items
+        verbs = self.app.internals.verbs.schedules if kind == "schedule" else self.app.internals.verbs.items
         getattr(verbs, "run_now" if action == "run" else action)(LOCAL, *ids)
 
     def _http(self, kind: str, action: str, ids: tuple[int, ...]) -> None:
@@ -224,16 +231,18 @@ def items(app: Duly, action: str) -> list[int]:
     soon = app.task_named("remind").options(at=now - timedelta(minutes=1), tries=1)
     made = [soon.put(phone=str(n)).id for n in range(3)]
     if action == "discard":
-        claimed = claim(app.store, share("remind", limit=10), now=now)
-        settle(app.store, claimed, Failed("OSError: busy", ("OSError",)), now)
+        claimed = claim(app.internals.store, share("remind", limit=10), now=now)
+        settle(app.internals.store, claimed, Failed("OSError: busy", ("OSError",)), now)
     return made
 
 
 def schedules(app: Duly, action: str) -> list[int]:
     keys = [f"{action}-{app.clock.now().timestamp()}-{n}" for n in range(3)]
-    made = [app.verbs.schedules.create(LOCAL, "remind", "daily 09:00", {"phone": "1"}, key=key).id for key in keys]
+    made = [
+        app.internals.verbs.schedules.create(LOCAL, "remind", "daily 09:00", {"phone": "1"}, key=key).id for key in keys
+    ]
     if action == "resume":
-        app.verbs.schedules.pause(LOCAL, *made)
+        app.internals.verbs.schedules.pause(LOCAL, *made)
     if action == "reactivate":
         for schedule_id in made:
             broken(app, schedule_id)
@@ -247,7 +256,9 @@ def broken(app: Duly, schedule_id: int) -> None:
     from duly.core.model import Revision
 
     now = app.clock.now()
-    app.store.revise([schedule_id], now, 1, lambda found, _: [Revision(replace(found[0], broken_at=now, next_at=None))])
+    app.internals.store.revise(
+        [schedule_id], now, 1, lambda found, _: [Revision(replace(found[0], broken_at=now, next_at=None))]
+    )
 
 
 def state_of(app: Duly, kind: str, ids: list[int]) -> list[Any]:
@@ -255,7 +266,7 @@ def state_of(app: Duly, kind: str, ids: list[int]) -> list[Any]:
     if kind == "item":
         rows = {row.id: row for row in app.read.rows(ids)}
         return [(rows[each].state, rows[each].outcome, rows[each].attempt) for each in ids]
-    some: dict[int, Any] = {each.id: each for each in app.verbs.schedules.some(ids)}
+    some: dict[int, Any] = {each.id: each for each in app.internals.verbs.schedules.some(ids)}
     shown = [some.get(each) for each in ids]
     return [
         None if each is None else (each.paused_at is None, each.broken_at is None, each.last_item is None)
@@ -278,11 +289,11 @@ def test_an_act_on_many_ids_is_all_or_nothing_at_every_door(
     answers, states = {}, {}
     for door in doors.names:
         first, second, third = made = make(app, action)
-        before, lines = state_of(app, kind, made), len(app.verbs.audit.page(most=1_000))
+        before, lines = state_of(app, kind, made), len(app.internals.verbs.audit.page(most=1_000))
         missing = doors.act(door, kind, action, first, 999_999_999, second)
         assert missing == ("error", f"there is no {kind} 999999999"), door
         assert state_of(app, kind, made) == before, f"{door} changed something although one id was missing"
-        assert len(app.verbs.audit.page(most=1_000)) == lines, f"{door} wrote to the audit log"
+        assert len(app.internals.verbs.audit.page(most=1_000)) == lines, f"{door} wrote to the audit log"
         answers[door] = doors.act(door, kind, action, first, second)
         states[door] = state_of(app, kind, made)
         if kind == "item" and action != "retry":

@@ -67,7 +67,7 @@ def run(request: pytest.FixtureRequest, app: Duly, database_url: str) -> Iterato
     if request.param == "here":
         yield lambda *words: call(*words, DULY_DATABASE_URL=database_url, DULY_APP="files.py:app")
         return
-    object.__setattr__(app.verbs.context.job_settings, "pending_enabled", True)
+    object.__setattr__(app.internals.verbs.context.job_settings, "pending_enabled", True)
     with Service(app, "127.0.0.1", 0) as service:
         yield lambda *words: call(*words, DULY_URL=service.url)
 
@@ -194,7 +194,7 @@ def test_a_difference_says_where_it_is(run: Run, worker: None, tmp_path: Path) -
 def test_files_that_were_dropped_become_jobs(run: Run, app: Duly, tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "inbox").mkdir()
     for name, value in (("inbox", str(tmp_path / "inbox")), ("scan_settle_seconds", 0.0)):
-        object.__setattr__(app.verbs.context.job_settings, name, value)
+        object.__setattr__(app.internals.verbs.context.job_settings, name, value)
         monkeypatch.setenv(f"DULY_{name.upper()}", str(value))
     (tmp_path / "inbox" / "a.csv").write_text(TABLE)
     (tmp_path / "inbox" / "b.csv").write_bytes(b"%PDF-1.7")
@@ -205,7 +205,7 @@ def test_files_that_were_dropped_become_jobs(run: Run, app: Duly, tmp_path: Path
     assert lines[-1] == "2 files found, 1 taken, 0 passed over, 2 rejected, 0 left for a worker"
     seen = told(run("jobs", "scan", "--again", "--json"))
     assert (seen["found"], seen["refusals"][0]["job_id"]) == (0, None)
-    object.__setattr__(app.verbs.context.job_settings, "owner_most_jobs", 1)
+    object.__setattr__(app.internals.verbs.context.job_settings, "owner_most_jobs", 1)
     monkeypatch.setenv("DULY_OWNER_MOST_JOBS", "1")
     (tmp_path / "inbox" / "c.csv").write_text("Name\ncup\n")
     assert "1 jobs are not finished" in run("jobs", "scan").stdout.splitlines()[-1]

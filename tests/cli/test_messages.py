@@ -70,8 +70,8 @@ def item(service: MessageRetry) -> Any:
 
 def to_review(service: MessageRetry) -> int:
     row = item(service)
-    items = claim(service.app.store, share(row.queue, task=row.task), tasks=[row.task], now=row.due_at)
-    settle(service.app.store, items, GiveUp("no more"), row.due_at)
+    items = claim(service.app.internals.store, share(row.queue, task=row.task), tasks=[row.task], now=row.due_at)
+    settle(service.app.internals.store, items, GiveUp("no more"), row.due_at)
     return int(row.id)
 
 
@@ -114,8 +114,8 @@ def test_a_message_is_published_again_and_its_bytes_are_downloaded(
 ) -> None:
     mails, _ = (row.id for row in service.app.read.page())
     later = service.app.clock.now() + timedelta(minutes=1)
-    (item,) = claim(service.app.store, share("message_retry/mails", task="message_retry"), now=later)
-    settle(service.app.store, item, Done(), later)
+    (item,) = claim(service.app.internals.store, share("message_retry/mails", task="message_retry"), now=later)
+    settle(service.app.internals.store, item, Done(), later)
     assert run("messages", "payload", str(mails)).stdout_bytes == b"\x00\xff"
     said(run("messages", "payload", str(mails), "--out", str(tmp_path / "mail.bin")))
     assert (tmp_path / "mail.bin").read_bytes() == b"\x00\xff"
@@ -158,7 +158,7 @@ def test_acts_on_messages_have_the_same_names_from_every_door(run: Run, service:
     item_id = to_review(service)
     for words in (("edit", "--header", "by=ana"), ("expedite",), ("cancel",)):
         said(run("messages", words[0], str(item_id), *words[1:]))
-    lines = service.app.verbs.audit.page(f"item:{item_id}")
+    lines = service.app.internals.verbs.audit.page(f"item:{item_id}")
     assert [line.action for line in lines] == ["item.cancelled", "item.retried", "item.edited"]
 
 

@@ -95,7 +95,7 @@ def test_the_command_line_has_the_last_word_in_child_processes_too(
     path = Path(app_file.rpartition(":")[0])
     path.write_text(path.read_text().replace("app = Duly()", f"app = Duly('sqlite:///{tmp_path}/other.db')"))
     app = Duly(sqlite_url)
-    placed = app.place(load_app(app_file).tasks["where"].new())
+    placed = app.internals.place(load_app(app_file).tasks["where"].new())
     worker = start("worker", app_file, "--database-url", sqlite_url)
     eventually(lambda: app.read.item(placed.id).state == "done", worker)
     assert app.read.item(placed.id).result == sqlite_url

@@ -170,7 +170,7 @@ def test_an_act_takes_the_filters_of_the_list(remote: Remote, local: Remote, ser
         assert side(*counted, "--to", "2020-01-01T00:00Z", "--count").stdout == "0\n"
         made = told(side(*counted, "--into", "repair", "--json"))
         assert (made["total"], made["filter"]["error"]) == (1, "BUSY")
-        for _ in portions(served.verbs.context, made["id"]):
+        for _ in portions(served.internals.verbs.context, made["id"]):
             pass
         assert (served.read.item(item).state, served.read.item(item).queue) == ("waiting", "repair")
         assert "queue" in side("acts", "order", "cancel", "--task", "remind", "--into", "repair").stderr
@@ -277,15 +277,15 @@ def test_what_the_service_refuses_is_one_line_with_the_field(remote: Remote) -> 
 @pytest.fixture
 def guarded(served: Duly) -> Iterator[str]:
     """A service that lets nobody in without a key; Ana could have one."""
-    served.verbs.users.create(LOCAL, "ana")
-    served.verbs.users.make_key(LOCAL, "ana", "first")
+    served.internals.verbs.users.create(LOCAL, "ana")
+    served.internals.verbs.users.make_key(LOCAL, "ana", "first")
     with Service(served, "0.0.0.0", 0) as service:
         yield service.url.replace("0.0.0.0", "127.0.0.1")
 
 
 def test_without_the_right_key_one_is_told_which_option_helps(served: Duly, guarded: str) -> None:
     url = guarded
-    key, secret = served.verbs.users.make_key(LOCAL, "ana", "test", ("read", "write"))
+    key, secret = served.internals.verbs.users.make_key(LOCAL, "ana", "test", ("read", "write"))
     for refused in (call("items", "--url", url), call("items", "--url", url, "--api-key", "duly_wrong")):
         assert (refused.exit_code, "--api-key or DULY_API_KEY" in refused.stderr) == (2, True), refused.output
     put = call("put", "remind", "phone=1", "--delay", "1h", "--url", url, "--api-key", secret)
@@ -294,12 +294,15 @@ def test_without_the_right_key_one_is_told_which_option_helps(served: Duly, guar
     assert row["task"] == "remind"
     forbidden = call("queues", DULY_URL=url, DULY_API_KEY=secret)
     assert (forbidden.exit_code, forbidden.stderr) == (1, "Error: needs the scope admin\n")
-    served.verbs.users.revoke_key(LOCAL, key.id)
+    served.internals.verbs.users.revoke_key(LOCAL, key.id)
     assert call("items", DULY_URL=url, DULY_API_KEY=secret).exit_code == 2
 
 
 def test_a_key_that_may_write_only_is_enough_to_act(served: Duly, guarded: str) -> None:
-    writer = {"DULY_URL": guarded, "DULY_API_KEY": served.verbs.users.make_key(LOCAL, "ana", "test", ("write",))[1]}
+    writer = {
+        "DULY_URL": guarded,
+        "DULY_API_KEY": served.internals.verbs.users.make_key(LOCAL, "ana", "test", ("write",))[1],
+    }
     words = ("put", "remind", "phone=1", "--at", "2099-01-01T00:00Z", "--key", "k")
     put = call(*words, **writer)
     assert put.exit_code == 0, put.output
@@ -354,8 +357,8 @@ def test_history_is_the_same_through_the_service(remote: Remote, local: Remote, 
     from duly.engine.historian import Historian
 
     assert "nothing was recorded" in local("history").stdout
-    served.telemetry.ran([("remind", 0.5), ("remind", 0.25)])
-    Historian(served.store, served.telemetry, Settings(), {}, list).write(served.clock.now())
+    served.internals.telemetry.ran([("remind", 0.5), ("remind", 0.25)])
+    Historian(served.internals.store, served.internals.telemetry, Settings(), {}, list).write(served.clock.now())
     here, there = told(local("history", "--json")), told(remote("history", "--json"))
     assert there["series"] == here["series"]
     assert there.keys() == here.keys()
@@ -373,7 +376,7 @@ def test_what_is_late_and_stuck_is_told_alike_through_the_service(remote: Remote
     long_ago, now = served.clock.now() - timedelta(hours=5), served.clock.now()
     for phone in ("1", "2", "3"):
         served.task_named("remind").options(at=long_ago, key=phone).put(phone=phone)
-    settle(served.store, claim(served.store, share("remind", limit=2), now=now), Done(), now)
+    settle(served.internals.store, claim(served.internals.store, share("remind", limit=2), now=now), Done(), now)
     late = told(remote("late", "--json"))
     assert {each["key"] for each in late} == {"1", "2"}
     assert late == told(local("late", "--json"))
@@ -394,8 +397,10 @@ def test_alerts_and_signs_of_life_are_told_alike_through_the_service(
     assert (nobody.exit_code, nobody.stdout) == (1, "no worker has ever run\n")
     assert remote("alerts").stdout == "nothing is wrong\n"
     now = served.clock.now() - timedelta(minutes=10)
-    served.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
-    served.store.write("alert", {"name": "source:x", "now": now, "message": "x is down", "details": '{"backAt": 7}'})
+    served.internals.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    served.internals.store.write(
+        "alert", {"name": "source:x", "now": now, "message": "x is down", "details": '{"backAt": 7}'}
+    )
     for run in (remote, local):
         assert run("alive").exit_code == 1
         found = run("alive", "--max-age", "1h")
@@ -410,8 +415,8 @@ def test_how_it_is_now_is_told_alike_through_the_service(remote: Remote, local: 
     served.put("remind", phone="385")
     served.pause("remind")
     now = served.clock.now()
-    served.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
-    served.store.write(
+    served.internals.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    served.internals.store.write(
         "alert", {"name": "late_items", "now": now, "message": "many are late", "details": '{"lateEvents": 7}'}
     )
     served.set_limit("boeing", "2/1m")

@@ -51,14 +51,14 @@ def said(result: Result) -> str:
 def failed(app: Duly, times: int = 1) -> list[int]:
     """Items in review that failed alike."""
     ids = [app.put("remind", phone=str(number)).id for number in range(times)]
-    items = claim(app.store, share("remind", limit=times), tasks=["remind"], now=app.clock.now())
+    items = claim(app.internals.store, share("remind", limit=times), tasks=["remind"], now=app.clock.now())
     assert sorted(item.id for item in items) == ids
-    settle(app.store, items, GiveUp("no such number"), app.clock.now())
+    settle(app.internals.store, items, GiveUp("no such number"), app.clock.now())
     return ids
 
 
 def actions(app: Duly) -> list[str]:
-    return [line.action for line in reversed(app.verbs.audit.page())]
+    return [line.action for line in reversed(app.internals.verbs.audit.page())]
 
 
 def test_an_item_is_edited(run: Run, app: Duly) -> None:
@@ -149,7 +149,7 @@ def test_users_come_and_go(run: Run, app: Duly) -> None:
     assert (user["id"], user["role"], user["disabled_at"], user["has_password"]) == ("ana", "admin", None, False)
     assert run("users", "add", "ana").exit_code == 1
     made = told(run("keys", "add", "ana", "--name", "k", "--expires", "90d", "--json"))
-    assert app.verbs.users.by_key(made["secret"])
+    assert app.internals.verbs.users.by_key(made["secret"])
     assert said(run("keys", "revoke", made["id"])) == f"key {made['id']} of ana is revoked\n"
     (key,) = told(run("keys", "--user", "ana", "--json"))
     assert (key["id"], key["scopes"], key["revoked_at"] is None) == (made["id"], ["read", "write"], False)

@@ -186,8 +186,8 @@ def test_it_listens_for_the_world_once_somebody_can_and_lets_in_nobody_else(
     start: Start, app_file: str, database_url: str, port: int
 ) -> None:
     app = Duly(database_url)
-    app.verbs.users.create(LOCAL, "ana", "admin")
-    _, secret = app.verbs.users.make_key(LOCAL, "ana", "test", ("read", "write", "admin"))
+    app.internals.verbs.users.create(LOCAL, "ana", "admin")
+    _, secret = app.internals.verbs.users.make_key(LOCAL, "ana", "test", ("read", "write", "admin"))
     app.close()
     words = ("--http-host", "0.0.0.0", "--http-port", str(port), "--database-url", database_url)
     serve = start("serve", app_file, *words)

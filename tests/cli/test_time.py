@@ -148,7 +148,7 @@ def test_slots_are_drawn_and_a_rebalance_is_only_done_when_asked(duly: Duly, app
 
 def test_a_deactivated_schedule_is_listed_and_reactivated(duly: Duly, app: App) -> None:
     made = app.schedules.create("sync", Every("1h"), {"sku": "A"}, key="a")
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute("update duly_schedule set broken_at = created_at, next_at = null, failures = 5")
     assert "deactivated" in lines(duly("schedules", "--state", "broken"))
     lines(duly("schedules", "reactivate", str(made.id)))
@@ -175,7 +175,9 @@ def test_late_and_stuck_items_are_reported(duly: Duly, app: App) -> None:
     app.task_named("sync").at(long_ago).put(sku="A")
     app.task_named("sync").at(long_ago).put(sku="B")
     now = datetime.now(UTC)
-    settle(app.store, claim(app.store, share("sync", limit=1), tasks=["sync"], now=now), Done(), now)
+    settle(
+        app.internals.store, claim(app.internals.store, share("sync", limit=1), tasks=["sync"], now=now), Done(), now
+    )
     (late,) = json.loads(lines(duly("late", "--json")))
     assert late["lateness_seconds"] > 4 * 3600
     assert "5 h" in lines(duly("late"))
@@ -188,7 +190,7 @@ def test_late_and_stuck_items_are_reported(duly: Duly, app: App) -> None:
 def test_alerts_that_stand_are_listed(duly: Duly, app: App) -> None:
     assert lines(duly("alerts")) == "nothing is wrong\n"
     app.task_named("sync").at(datetime.now(UTC) - timedelta(hours=5)).put(sku="A")
-    Watch(app.store, "w", ["sync"], app.settings, post=print).tick(app.clock.now())
+    Watch(app.internals.store, "w", ["sync"], app.settings, post=print).tick(app.clock.now())
     assert "oldest_due" in lines(duly("alerts"))
     assert json.loads(lines(duly("alerts", "--json")))[0]["name"] == "oldest_due"
 
@@ -196,7 +198,7 @@ def test_alerts_that_stand_are_listed(duly: Duly, app: App) -> None:
 def test_the_dead_mans_switch_needs_no_worker(duly: Duly, app: App) -> None:
     nobody = duly("alive")
     assert (nobody.exit_code, nobody.stdout) == (1, "no worker has ever run\n")
-    watch = Watch(app.store, "w", ["sync"], app.settings, post=print)
+    watch = Watch(app.internals.store, "w", ["sync"], app.settings, post=print)
     watch.tick(app.clock.now() - timedelta(minutes=10))
     assert duly("alive").exit_code == 1
     assert duly("alive", "--max-age", "1h").exit_code == 0
@@ -236,9 +238,9 @@ def test_a_simulation_may_start_now() -> None:
 def test_late_and_stuck_items_are_told_with_what_they_are_about(duly: Duly, app: App) -> None:
     long_ago, now = datetime.now(UTC) - timedelta(hours=5), datetime.now(UTC)
     app.task_named("sync").options(at=long_ago, key="order-7").put(sku="A")
-    (item,) = claim(app.store, share("sync", limit=1), tasks=["sync"], now=now)
+    (item,) = claim(app.internals.store, share("sync", limit=1), tasks=["sync"], now=now)
     retried = decide(item, Failed("busy"), now, Rules(retry=Backoff(base=3_600)))
-    app.store.settle([retried], [item.fence])
+    app.internals.store.settle([retried], [item.fence])
     (stuck,) = json.loads(lines(duly("stuck", "--json")))
     assert (stuck["key"], stuck["subject"], stuck["lane"], stuck["attempts"]) == ("order-7", None, "retry", 1)
     assert "order-7" in lines(duly("stuck"))
@@ -268,7 +270,7 @@ def test_the_dead_mans_switch_tells_until_the_webhook_takes_it(duly: Duly, monke
 def test_what_an_outage_deactivated_is_reactivated_and_run(duly: Duly, app: App) -> None:
     for n in range(4):
         app.schedules.create("sync", Every(86_400), {"sku": f"S{n}"}, key=f"p{n}")
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute(
             "update duly_schedule set broken_at = created_at, next_at = null, failures = 5 where key <> 'p3'"
         )

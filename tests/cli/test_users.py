@@ -31,7 +31,7 @@ def app(database_url: str) -> Iterator[package.Duly]:
 
 def notes(app: package.Duly) -> list[tuple[str, str, str]]:
     """Actor, action and subject, oldest first."""
-    rows = app.store.read("audit", {"subject": None, "before": None, "most": 100})
+    rows = app.internals.store.read("audit", {"subject": None, "before": None, "most": 100})
     return [(actor, action, subject) for _, _, actor, action, subject, _ in reversed(rows)]
 
 
@@ -48,24 +48,24 @@ def test_a_password_comes_by_standard_input_and_opens_a_session(database_url: st
     env = {"DULY_DATABASE_URL": database_url}
     made = CliRunner().invoke(main, ["users", "add", "bo", "--password-stdin"], input="correct horse\n", env=env)
     assert made.output == "bo is a user\n"
-    token = app.verbs.users.sign_in("bo", "correct horse")
+    token = app.internals.verbs.users.sign_in("bo", "correct horse")
     assert token is not None
     changed = CliRunner().invoke(main, ["users", "password", "bo", "--password-stdin"], input="battery pin\n", env=env)
     assert changed.output == "bo has a new password\n"
-    assert app.verbs.users.by_session(token) is None, "a new password ends sessions"
-    assert app.verbs.users.sign_in("bo", "correct horse") is None
-    assert app.verbs.users.sign_in("bo", "battery pin")
+    assert app.internals.verbs.users.by_session(token) is None, "a new password ends sessions"
+    assert app.internals.verbs.users.sign_in("bo", "correct horse") is None
+    assert app.internals.verbs.users.sign_in("bo", "battery pin")
 
 
 def test_who_is_disabled_stays_out_until_enabled(duly: Duly, app: package.Duly) -> None:
     duly("users", "add", "ana")
     secret = duly("keys", "add", "ana", "--name", "ci").stdout.strip()
-    assert app.verbs.users.by_key(secret)
+    assert app.internals.verbs.users.by_key(secret)
     assert "ana is disabled" in duly("users", "disable", "ana").output
-    assert app.verbs.users.by_key(secret) is None
+    assert app.internals.verbs.users.by_key(secret) is None
     assert "disabled" in duly("users").output
     assert duly("users", "enable", "ana").output == "ana is enabled\n"
-    assert app.verbs.users.by_key(secret)
+    assert app.internals.verbs.users.by_key(secret)
 
 
 def test_the_secret_of_a_key_is_alone_on_standard_output_and_never_shown_again(duly: Duly, app: package.Duly) -> None:
@@ -75,7 +75,7 @@ def test_the_secret_of_a_key_is_alone_on_standard_output_and_never_shown_again(d
     assert made.exit_code == 0
     (secret,) = made.stdout.splitlines()
     assert "it cannot be shown again" in made.stderr
-    principal = app.verbs.users.by_key(secret)
+    principal = app.internals.verbs.users.by_key(secret)
     assert principal is not None
     assert (principal.user_id, set(principal.scopes)) == ("ana", {"read", "admin"})
     listed = duly("keys", "--json").output
@@ -89,9 +89,9 @@ def test_the_secret_of_a_key_is_alone_on_standard_output_and_never_shown_again(d
 def test_a_revoked_key_opens_nothing(duly: Duly, app: package.Duly) -> None:
     duly("users", "add", "ana")
     made = json.loads(duly("keys", "add", "ana", "--name", "ci", "--json").output)
-    assert app.verbs.users.by_key(made["secret"])
+    assert app.internals.verbs.users.by_key(made["secret"])
     assert duly("keys", "revoke", made["id"]).output == f"key {made['id']} of ana is revoked\n"
-    assert app.verbs.users.by_key(made["secret"]) is None
+    assert app.internals.verbs.users.by_key(made["secret"]) is None
     assert "revoked" in duly("keys", "--user", "ana").output
 
 
@@ -170,7 +170,7 @@ def test_a_terminal_is_asked_for_the_password_and_does_not_show_it(sqlite_url: s
     os.close(ours)
     assert "correct horse" not in screen
     app: Any = package.Duly(sqlite_url)
-    assert app.verbs.users.sign_in("ana", "correct horse")
+    assert app.internals.verbs.users.sign_in("ana", "correct horse")
     app.close()
 
 

@@ -47,7 +47,7 @@ def test_what_the_glossary_names_in_the_code_is_there(place: str) -> None:
 
 def test_what_the_glossary_names_in_the_database_is_there(tmp_path: Path) -> None:
     app = Duly(f"sqlite:///{tmp_path}/duly.db")
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         rows = connection.execute("select m.name, c.name from sqlite_master m, pragma_table_xinfo(m.name) c").fetchall()
     app.close()
     known = {table for table, _ in rows} | {f"{table}.{column}" for table, column in rows}

@@ -70,17 +70,17 @@ def app(database_url: str) -> Iterator[Duly]:
 
 
 def test_what_was_counted_is_written_once_and_what_comes_later_is_added(app: Duly) -> None:
-    store = app.observed(app.store)
-    one = historian(app.store, app.telemetry, app)
+    store = app.internals.telemetry.observe(app.internals.store)
+    one = historian(app.internals.store, app.internals.telemetry, app)
     put(store, 3)
     items = claim(store, now=after(2))
     settle(store, items[:2], Done(), now=after(3))
     settle(store, items[2], Failed("x", ("ValueError",)), now=after(3))
-    app.telemetry.ran([("ring", 0.5), ("ring", 0.25)])
+    app.internals.telemetry.ran([("ring", 0.5), ("ring", 0.25)])
     assert one.tick(after(4)) == after(4) + room.BREATH * 10
     assert (
-        rows(app.store)
-        == rows(app.store, 300)
+        rows(app.internals.store)
+        == rows(app.internals.store, 300)
         == [
             ("task", "ring", "done", 2, 0.0, 0.0),
             ("task", "ring", "lateness", 3, 6.0, 2.0),
@@ -89,9 +89,9 @@ def test_what_was_counted_is_written_once_and_what_comes_later_is_added(app: Dul
         ]
     )
     one.tick(after(5))
-    app.telemetry.ran([("ring", 0.125)])
+    app.internals.telemetry.ran([("ring", 0.125)])
     one.tick(after(6))
-    assert rows(app.store)[-1] == ("task", "ring", "run", 3, 0.875, 0.5)
+    assert rows(app.internals.store)[-1] == ("task", "ring", "run", 3, 0.875, 0.5)
 
 
 class Silent:
@@ -103,7 +103,7 @@ class Silent:
 
 
 def test_nothing_is_written_when_nothing_happened_or_nothing_is_kept(app: Duly) -> None:
-    historian(Silent(), app.telemetry).tick(NOW)  # type: ignore[arg-type]
+    historian(Silent(), app.internals.telemetry).tick(NOW)  # type: ignore[arg-type]
     busy = Watched(Measured("task", "ring", "done", 1))
     historian(Silent(), busy, history_seconds=0, history_long_seconds=0).tick(NOW)  # type: ignore[arg-type]
 
@@ -150,9 +150,9 @@ def test_many_jobs_do_not_pile_up_where_nobody_writes_them_down(app: Duly) -> No
         for number in range(5_000)
     ]
     for change in changes:
-        app.telemetry.jobs.settled([change])  # type: ignore[list-item]
-    assert len(app.telemetry.ended_lately()) == 1_000
-    assert not app.telemetry.ended_lately()
+        app.internals.telemetry.jobs.settled([change])  # type: ignore[list-item]
+    assert len(app.internals.telemetry.ended_lately()) == 1_000
+    assert not app.internals.telemetry.ended_lately()
 
 
 def test_a_pace_and_the_jobs_under_it_tell_how_it_went(store: Store, app: Duly) -> None:
@@ -218,7 +218,7 @@ def test_a_worker_writes_down_what_it_did_at_the_latest_when_it_leaves(app: Duly
     finally:
         worker.stop()
         worker.drain()
-    chart = app.verbs.history.look(LOCAL, task="ring", minutes=5)
+    chart = app.internals.verbs.history.look(LOCAL, task="ring", minutes=5)
     counted = {each.measure: sum(point[1] for point in each.points) for each in chart.series}
     assert counted == {"done": 2, "failed": 1, "lateness": 3, "run": 3}
 
@@ -230,8 +230,8 @@ def test_a_chart_has_a_series_for_each_measure_with_points_in_order(app: Duly) -
     now = app.clock.now()
     for back, seconds in ((25, 1.0), (5, 3.0)):
         observer = Watched(Measured("task", "ring", "run", 2, seconds, seconds), Measured("task", "ring", "done", 2))
-        historian(app.store, observer).write(now - timedelta(minutes=back))
-    chart = app.verbs.history.look(LOCAL)
+        historian(app.internals.store, observer).write(now - timedelta(minutes=back))
+    chart = app.internals.verbs.history.look(LOCAL)
     assert (chart.step_seconds, chart.is_more) == (10, False)
     done, run = chart.series
     assert (done.kind, done.subject, done.measure, run.measure) == ("task", "ring", "done", "run")
@@ -239,30 +239,30 @@ def test_a_chart_has_a_series_for_each_measure_with_points_in_order(app: Duly) -
     assert [point[1:] for point in run.points] == [(2, 0.5, 1.0), (2, 1.5, 3.0)]
     assert run.points[0][0] < run.points[1][0]
     assert all(point[0] % 10 == 0 for point in run.points)
-    assert len(app.verbs.history.look(LOCAL, minutes=10).series[0].points) == 1
-    long = app.verbs.history.look(LOCAL, minutes=24 * 60, measure="done")
+    assert len(app.internals.verbs.history.look(LOCAL, minutes=10).series[0].points) == 1
+    long = app.internals.verbs.history.look(LOCAL, minutes=24 * 60, measure="done")
     assert (long.step_seconds, [each.measure for each in long.series]) == (300, ["done"])
 
 
 def test_more_than_one_answer_has_is_said(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs, "MOST", 1)
     observer = Watched(Measured("task", "ring", "run", 2), Measured("task", "ring", "done", 2))
-    historian(app.store, observer).write(app.clock.now())
-    chart = app.verbs.history.look(LOCAL)
+    historian(app.internals.store, observer).write(app.clock.now())
+    chart = app.internals.verbs.history.look(LOCAL)
     assert (len(chart.series), chart.is_more) == (1, True)
 
 
 def test_a_job_is_told_to_its_owner_and_tasks_to_admins(app: Duly) -> None:
     job = app.job("ring", [{"text": "a"}], owner="ana")
-    historian(app.store, Watched(jobs={(job.id, "ring"): 5})).write(app.clock.now())
+    historian(app.internals.store, Watched(jobs={(job.id, "ring"): 5})).write(app.clock.now())
     for who in (LOCAL, ANA):
-        (series,) = app.verbs.history.look(who, job_id=job.id).series
+        (series,) = app.internals.verbs.history.look(who, job_id=job.id).series
         assert (series.kind, series.subject, series.measure, series.points[0][1]) == ("job", str(job.id), "rate", 5)
     with pytest.raises(DoesNotExist):
-        app.verbs.history.look(BOB, job_id=job.id)
+        app.internals.verbs.history.look(BOB, job_id=job.id)
     with pytest.raises(NotAllowed):
-        app.verbs.history.look(ANA)
-    assert app.verbs.history.look(LOCAL).series == []
+        app.internals.verbs.history.look(ANA)
+    assert app.internals.verbs.history.look(LOCAL).series == []
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_job_is_told_to_its_owner_and_tasks_to_admins(app: Duly) -> None:
 )
 def test_what_cannot_be_asked_is_refused_by_its_name(app: Duly, asked: Any, field: str) -> None:
     with pytest.raises(InputError) as refused:
-        app.verbs.history.look(LOCAL, **asked)
+        app.internals.verbs.history.look(LOCAL, **asked)
     assert refused.value.field == field
 
 
@@ -286,7 +286,7 @@ def test_the_throughput_is_that_of_the_last_minutes(app: Duly) -> None:
     for minutes, count in ((2, 30), (4, 20), (20, 1000)):
         late = Measured("task", "ring", "lateness", 2, count)
         observer = Watched(Measured("task", "ring", "done", count), late)
-        historian(app.store, observer).write(now - timedelta(minutes=minutes))
-    ring = app.verbs.history.lately()["ring"]
+        historian(app.internals.store, observer).write(now - timedelta(minutes=minutes))
+    ring = app.internals.verbs.history.lately()["ring"]
     assert ring.per_minute == pytest.approx(10, rel=0.1)
     assert (ring.starts, ring.late) == (4, 50)

@@ -25,7 +25,7 @@ class Clock(DatabaseClock):
 
     def __init__(self, app: Duly, shift: float) -> None:
         self.shift = shift
-        super().__init__(lambda: app.store.now() + timedelta(seconds=self.shift))
+        super().__init__(lambda: app.internals.store.now() + timedelta(seconds=self.shift))
 
 
 class House:
@@ -38,7 +38,7 @@ class House:
 
     def app(self, shift: float = 0.0) -> Duly:
         one = tasks_on(Duly(self._url, **QUICK))
-        one.spec = "tests.engine.apps:app"
+        one.internals.spec = "tests.engine.apps:app"
         one._clock = Clock(one, shift)
         self._opened.append(one)
 
@@ -50,7 +50,7 @@ class House:
     def stranger(self) -> Duly:
         """An app on the same database that knows none of these tasks."""
         one = Duly(self._url, **QUICK)
-        one.spec = "tests.engine.apps:app"
+        one.internals.spec = "tests.engine.apps:app"
         self._opened.append(one)
 
         @one.task
@@ -123,7 +123,7 @@ def test_a_clock_that_is_set_back_ends_no_lease_and_no_handler(house: House) -> 
     assert seen["cancelled"] == []
     lease = lease_of(app, item_id)
     assert lease is not None
-    assert lease < app.store.now() - timedelta(minutes=50), "it is kept by the new time"
+    assert lease < app.internals.store.now() - timedelta(minutes=50), "it is kept by the new time"
 
 
 def test_a_worker_that_starts_after_the_clock_was_set_forward_rescues_nobody_who_lives(house: House) -> None:
@@ -142,7 +142,7 @@ def test_a_worker_of_another_app_does_not_decide_about_tasks_that_it_does_not_kn
     app, stranger = house.app(), house.stranger()
     item_id, foreign_id = app.task_named("wait").options(tries=1).put().id, stranger.put("foreign").id
     for task in ("wait", "foreign"):  # of a worker that dies at once
-        assert claim(app.store, tasks=(task,), now=app.store.now(), lease=timedelta(seconds=1))
+        assert claim(app.internals.store, tasks=(task,), now=app.internals.store.now(), lease=timedelta(seconds=1))
     house.worker(stranger, "foreign")
     until(lambda: stranger.read.item(foreign_id).losses == 1, 20)
     row = app.read.item(item_id)
@@ -159,7 +159,7 @@ def test_items_of_a_claim_whose_answer_was_lost_run_in_the_end_with_all_their_tr
     app = house.app()
     task = "tick" if verb == "claim" else "rare"
     ids = [app.task_named(task).options(tries=1).put().id for _ in range(5)]
-    real: Callable[..., Any] = getattr(app.store, verb)
+    real: Callable[..., Any] = getattr(app.internals.store, verb)
     lost: list[Any] = []
 
     def forgetful(*given: Any) -> Any:
@@ -169,10 +169,10 @@ def test_items_of_a_claim_whose_answer_was_lost_run_in_the_end_with_all_their_tr
             raise StoreUnavailable("the connection broke after the commit")
         return answer
 
-    monkeypatch.setattr(app.store, verb, forgetful)
+    monkeypatch.setattr(app.internals.store, verb, forgetful)
     house.worker(app, task)
     until(lambda: all(app.read.item(item_id).state != "waiting" for item_id in ids), 20)
     until(lambda: all(app.read.item(item_id).state in ("done", "failed") for item_id in ids), 20)
     assert lost
     assert {(row.state, row.attempt, row.losses) for row in map(app.read.item, ids)} == {("done", 1, 0)}
-    until(lambda: leases(app.store) == {}, 20)
+    until(lambda: leases(app.internals.store) == {}, 20)

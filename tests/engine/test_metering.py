@@ -325,7 +325,7 @@ def make(app: Duly) -> Iterator[Make]:
 
         tasks: dict[str, Task[..., Any]] = {name: app.tasks[name]}
         context = PoolContext(in_flight=in_flight, finish=finish, wake_claimer=lambda: None, isolate=isolate)
-        caller = Caller(app.store, app.clock, app.telemetry, app.settings, lambda *_: None)
+        caller = Caller(app.internals.store, app.clock, app.internals.telemetry, app.settings, lambda *_: None)
         pool = (
             AsyncPool(tasks, size, 100, context, caller)
             if tasks[name].is_async

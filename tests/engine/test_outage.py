@@ -72,13 +72,13 @@ def test_a_worker_whose_claimer_gets_nowhere_says_so(database_url: str, monkeypa
 
     with working(app) as worker:
         assert worker.ailing() is None
-        survey = app.store.survey
+        survey = app.internals.store.survey
 
         def hang(*given: Any) -> object:
             gate.wait(60)
             return survey(*given)
 
-        monkeypatch.setattr(app.store, "survey", hang)
+        monkeypatch.setattr(app.internals.store, "survey", hang)
         assert until(worker.ailing, 30).endswith("claimer")
         gate.set()
         until(lambda: worker.ailing() is None, 30)

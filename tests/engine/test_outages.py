@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self, store: Store) -> None:
         self.app = Duly(store=store)
-        self.app._clock = ManualClock(NOW)
+        self.app.internals.database._clock = ManualClock(NOW)
         self.store = store
 
         @self.app.task(source=TOWER, retry=Backoff(base=60, tries=3), breaker=5)

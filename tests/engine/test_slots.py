@@ -86,7 +86,7 @@ def open_the_gate_at_the_end() -> Iterator[None]:
 
 @contextmanager
 def at_work(one: Duly, *tasks: str) -> Iterator[Worker]:
-    one.spec = "tests.engine.test_slots:app"
+    one.internals.spec = "tests.engine.test_slots:app"
     worker = one.worker(tasks or None)
     worker.start()
     try:
@@ -135,7 +135,7 @@ def test_a_cancel_frees_the_slot_long_before_the_next_beat(database_url: str, ki
         gate.set()
         if kind != "thread":  # whose threads end now
             one.cancel(again)
-        until(lambda: not leases(one.store), 20)  # they go with the handlers
+        until(lambda: not leases(one.internals.store), 20)  # they go with the handlers
 
 
 def test_system_work_has_slots_of_its_own(database_url: str) -> None:
@@ -146,8 +146,8 @@ def test_system_work_has_slots_of_its_own(database_url: str) -> None:
     waiting = [one.task_named("tick_thread").after(3600).put().id for _ in range(3)]
     with at_work(one):
         until(lambda: seen["hung"], 20)
-        act = one.verbs.acts.order(LOCAL, "cancel", {"task": "tick_thread"}).id
-        until(lambda: one.verbs.acts.get(LOCAL, act).state == "done", 20)
+        act = one.internals.verbs.acts.order(LOCAL, "cancel", {"task": "tick_thread"}).id
+        until(lambda: one.internals.verbs.acts.get(LOCAL, act).state == "done", 20)
         assert states(one, waiting) == {"cancelled"}
 
 
@@ -162,13 +162,13 @@ def test_a_thread_that_cannot_be_stopped_holds_its_limit_until_it_ends(
         held = time.monotonic() + 3  # more than a lease
         until(lambda: time.monotonic() > held, 20)
         assert len(seen["in"]) == 1, "another one holds the only place"
-        assert len(leases(one.store)) == 1
+        assert len(leases(one.internals.store)) == 1
         assert worker.ailing() is None, "one thread is not the end"
         gate.set()
         until(lambda: "waiting" not in states(one, ids), 20)
         assert seen["most"] == [1] * len(seen["most"])
         until(lambda: len(seen["in"]) == 4, 20)
-        until(lambda: not leases(one.store), 20)
+        until(lambda: not leases(one.internals.store), 20)
 
 
 def test_a_worker_tells_when_more_threads_run_on_than_it_has_slots(sqlite_url: str) -> None:
@@ -194,7 +194,7 @@ def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot_and_is_told_o
         gate.set()
         until(lambda: worker.ailing() is None, 20)
         assert {one.read.item(item_id).result for item_id in ids} == {None}, "a late end is nobody's result"
-        until(lambda: not leases(one.store), 20)
+        until(lambda: not leases(one.internals.store), 20)
 
 
 @pytest.mark.parametrize("phase", ["connect", "tls", "answer"])

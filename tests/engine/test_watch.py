@@ -278,14 +278,14 @@ def test_what_a_worker_did_is_summed_up_in_the_words_of_the_log(store: Store, ca
     caplog.set_level(logging.INFO)
     app = Duly(store=store, clock=ManualClock(after(7_200)))
     put(store, 2)
-    observed = app.observed(store)
+    observed = app.internals.telemetry.observe(store)
     items = claim(observed, now=after(7_200))
     from duly.core.decide import decide
     from duly.core.model import Done
     from tests.support import RULES
 
     observed.settle([decide(item, Done(), after(7_201), RULES) for item in items])
-    one = Watch(store, "w1", ["ring"], LATE, post=Ear(), summary=app.telemetry.summary)
+    one = Watch(store, "w1", ["ring"], LATE, post=Ear(), summary=app.internals.telemetry.summary)
     one.tick(after(7_202))
     (record,) = [each for each in caplog.records if each.message == "Scheduler job completed"]
     assert (record.processed, record.failed, record.eventsLate, record.recoveryMode) == (2, 0, 2, True)

@@ -35,7 +35,7 @@ def app(database_url: str) -> Iterator[Duly]:
     seen.clear()
     apps.gate.clear()
     one = tasks_on(Duly(database_url, **QUICK))
-    one.spec = "tests.engine.apps:app"
+    one.internals.spec = "tests.engine.apps:app"
     yield one
     apps.gate.set()
     one.close()
@@ -88,7 +88,7 @@ class TestVerdicts:
         assert told[0] is not None
         assert told[0][2] is not None
         assert "ValueError" in str(told[2] and told[2][1])
-        assert not app.telemetry._caught
+        assert not app.internals.telemetry._caught
 
     @pytest.mark.parametrize("raised", [True, False])
     @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_suspect_is_run_apart_and_finishes(app: Duly) -> None:
     """An item that lost a worker before runs in a child process, whatever its kind."""
     item_id = app.put("flaky", fails=0).id
     crashed = "update duly_item set crashes = 1, attempt = 1 where state = 'waiting'"
-    with app.store.transaction() as connection:
+    with app.internals.store.transaction() as connection:
         connection.execute(crashed)
     worker = app.worker()
     worker.start()
@@ -311,7 +311,7 @@ def test_a_worker_without_tasks_or_schema_says_what_to_do(blank_url: str, databa
     with pytest.raises(ConfigError, match="no tasks"):
         Duly(database_url).worker()
     blank = tasks_on(Duly(blank_url))
-    blank.spec = "tests.engine.apps:app"
+    blank.internals.spec = "tests.engine.apps:app"
     if blank_url.startswith("postgres"):
         with pytest.raises(NotMigrated, match="duly migrate"):
             blank.worker().start()
@@ -338,7 +338,7 @@ def test_a_worker_for_some_tasks_leaves_the_others_alone(app: Duly) -> None:
 def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
     app: Duly, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app.spec = "tests.no_such_module:app"
+    app.internals.spec = "tests.no_such_module:app"
     worker = app.worker()
     with caplog.at_level(logging.WARNING):
         worker.start()
@@ -365,7 +365,7 @@ def test_every_outcome_survives_the_pipe_to_a_child() -> None:
 def test_an_error_of_the_watch_for_news_is_told_and_does_not_end_it(
     app: Duly, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = type(app.store)
+    store = type(app.internals.store)
     watch, failures, goes_on = store.listen, iter([RuntimeError("the news are bad")]), threading.Event()
 
     def fails_once(*given: Any) -> None:

@@ -31,8 +31,10 @@ def app(database_url: str) -> Iterator[Duly]:
 
 def give_up_on_all(app: Duly) -> None:
     now = app.clock.now()
-    items = claim(app.store, now=now)
-    app.store.settle([decide(item, GiveUp("no"), now, Rules()) for item in items], [item.fence for item in items])
+    items = claim(app.internals.store, now=now)
+    app.internals.store.settle(
+        [decide(item, GiveUp("no"), now, Rules()) for item in items], [item.fence for item in items]
+    )
 
 
 def test_an_item_in_review_can_be_tried_again_with_all_its_tries(app: Duly) -> None:
@@ -62,7 +64,7 @@ def test_all_or_none_of_several_are_found(app: Duly) -> None:
     item_id = app.put("ring").id
     with pytest.raises(DoesNotExist, match="999"):
         app.cancel(item_id, 999)
-    assert counts(app.store) == {"waiting": 1}
+    assert counts(app.internals.store) == {"waiting": 1}
 
 
 def test_reviving_an_item_whose_key_was_given_away_says_so(app: Duly) -> None:
@@ -97,7 +99,7 @@ def test_apps_are_found_by_module_and_by_file(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     assert isinstance(load_app("some_app"), Duly)
-    assert load_app("some_app:app").spec == "some_app:app"
+    assert load_app("some_app:app").internals.spec == "some_app:app"
     assert isinstance(load_app("some_app.py:app"), Duly)
     for spec, complaint in [
         ("some_app:other", "not a Duly app"),
@@ -127,15 +129,17 @@ def test_pausing_says_when_nothing_has_this_name_yet_and_pauses_all_the_same(app
     assert app.pause("ring") is None, "a task of ours"
     assert app.pause("nosuch") == note.format("nosuch")
     assert app.pause("nosuch") == note.format("nosuch"), "that it is paused is no name"
-    app.store.put([new("ring", queue=name, due_at=app.clock.now()) for name in ("waits", "mail/ana", "runs", "failed")])
-    settle(app.store, claim(app.store, share("failed"), now=app.clock.now()), GiveUp("no"))
-    claim(app.store, share("runs"), now=app.clock.now())
+    app.internals.store.put(
+        [new("ring", queue=name, due_at=app.clock.now()) for name in ("waits", "mail/ana", "runs", "failed")]
+    )
+    settle(app.internals.store, claim(app.internals.store, share("failed"), now=app.clock.now()), GiveUp("no"))
+    claim(app.internals.store, share("runs"), now=app.clock.now())
     app.schedules.create("ring", "every 1h", key="k")
     stranger = Duly(database_url)
     assert [stranger.pause(name) for name in ("waits", "mail", "mail/ana", "runs", "failed", "ring")] == [None] * 6
     assert stranger.pause("mai") == note.format("mai")
-    with stranger.store.transaction() as connection:
+    with stranger.internals.store.transaction() as connection:
         assert stranger.pause("ail", connection) == note.format("ail")
     stranger.close()
     assert {depth.queue for depth in app.read.depths() if depth.paused} >= {"nosuch", "mai", "ail", "ring"}
-    assert heads(app.store) == []
+    assert heads(app.internals.store) == []

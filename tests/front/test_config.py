@@ -53,7 +53,7 @@ def test_the_names_of_an_app_that_is_off_are_not_read(monkeypatch: pytest.Monkey
     monkeypatch.setenv("SAFETY_FACTOR", "high")
     monkeypatch.setenv("MAX_DELAY_MS", "late")
     with closing(app_with(reminders.plugin)) as app:
-        assert app.verbs.context.job_settings.safety_factor == JobSettings.safety_factor
+        assert app.internals.verbs.context.job_settings.safety_factor == JobSettings.safety_factor
     with pytest.raises(ConfigError, match=r"^SAFETY_FACTOR: must be a number, got 'high'"):
         app_with(enrichment.plugin)
     with pytest.raises(ConfigError, match=r"^MAX_DELAY_MS: must be a whole number, got 'late'"):

@@ -70,18 +70,18 @@ def _same_job_twice(app: Duly) -> None:
 
 def _same_user_twice(app: Duly) -> None:
     for _ in range(2):
-        app.verbs.users.create(LOCAL, "ana")
+        app.internals.verbs.users.create(LOCAL, "ana")
 
 
 def _key_of_a_missing_user(app: Duly) -> None:
-    app.verbs.users.make_key(LOCAL, "nobody", "a key")
+    app.internals.verbs.users.make_key(LOCAL, "nobody", "a key")
 
 
 def _same_reply_twice(app: Duly) -> None:
-    with app.store.transaction() as connection:
-        assert app.verbs.service.begin_reply("ana", "k", SECRET, connection)
-    with app.store.transaction() as connection:
-        assert not app.verbs.service.begin_reply("ana", "k", SECRET, connection)
+    with app.internals.store.transaction() as connection:
+        assert app.internals.verbs.service.begin_reply("ana", "k", SECRET, connection)
+    with app.internals.store.transaction() as connection:
+        assert not app.internals.verbs.service.begin_reply("ana", "k", SECRET, connection)
 
 
 def _paused_and_limited_twice(app: Duly) -> None:
@@ -92,11 +92,11 @@ def _paused_and_limited_twice(app: Duly) -> None:
 
 def _mapped_twice(app: Duly) -> None:
     for _ in range(2):
-        app.verbs.files.keep_mapping("ana", "csv", "f", {"a": "b"})
+        app.internals.verbs.files.keep_mapping("ana", "csv", "f", {"a": "b"})
 
 
 def _named_twice(app: Duly) -> None:
-    assert app.verbs.service.secret("s") == app.verbs.service.secret("s")
+    assert app.internals.verbs.service.secret("s") == app.internals.verbs.service.secret("s")
 
 
 # What verbs do that a constraint could reject, and what leaves the verb: None, or the error.
@@ -150,8 +150,10 @@ UNREACHABLE: dict[Constraint, str] = {
 
 def constraints(app: Duly) -> set[Constraint]:
     """Every key, check and reference of the core's tables, but for primary keys that the database generates."""
-    with app.store.transaction() as connection:
-        found = list(_of_sqlite(connection) if app.store.url.startswith("sqlite") else _of_postgres(connection))
+    with app.internals.store.transaction() as connection:
+        found = list(
+            _of_sqlite(connection) if app.internals.store.url.startswith("sqlite") else _of_postgres(connection)
+        )
     foreign = ("duly_migration", "duly_app_migration", "duly_search_event")  # tables of the migrator and of an app
     return {(table, of) for table, of in found if table not in foreign}
 
@@ -214,8 +216,8 @@ def test_what_verbs_do_against_a_constraint_is_settled_or_told_without_the_row(
 @pytest.mark.parametrize("constraint", CLOSED, ids=".".join)
 def test_a_check_allows_what_the_type_allows(app: Duly, constraint: Constraint) -> None:
     table, column = constraint
-    with app.store.transaction() as connection:
-        if app.store.url.startswith("sqlite"):
+    with app.internals.store.transaction() as connection:
+        if app.internals.store.url.startswith("sqlite"):
             (text,) = connection.execute("select sql from sqlite_master where name = ?", (table,)).fetchone()
             allowed = re.findall(rf"check \({column} in \((.*?)\)\)", text)[0]
         else:
@@ -239,9 +241,9 @@ def test_a_check_allows_what_the_type_allows(app: Duly, constraint: Constraint) 
 )
 def test_a_constraint_is_named_and_the_row_is_not(app: Duly, statement: str) -> None:
     app.put("ring", phone="1")
-    app.verbs.users.create(LOCAL, "ana")
-    app.verbs.users.make_key(LOCAL, "ana", "a key")
-    with pytest.raises(ConstraintViolated) as raised, app.store.transaction() as connection:
+    app.internals.verbs.users.create(LOCAL, "ana")
+    app.internals.verbs.users.make_key(LOCAL, "ana", "a key")
+    with pytest.raises(ConstraintViolated) as raised, app.internals.store.transaction() as connection:
         connection.execute(statement)
     assert SECRET not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -249,16 +251,16 @@ def test_a_constraint_is_named_and_the_row_is_not(app: Duly, statement: str) -> 
 
 
 def test_other_errors_of_statements_are_errors_of_the_store(app: Duly) -> None:
-    with pytest.raises(StoreError), app.store.transaction() as connection:
+    with pytest.raises(StoreError), app.internals.store.transaction() as connection:
         connection.execute("select 1 +")
 
 
 def test_a_bad_value_is_an_error_of_the_store_and_not_shown(app: Duly) -> None:
-    if app.store.url.startswith("sqlite"):  # it has no types that refuse
+    if app.internals.store.url.startswith("sqlite"):  # it has no types that refuse
         statement: str = "insert into duly_slot (ring, slot, members) values (?, 1, 1)"
         given: tuple[Any, ...] = (object(),)
     else:
         statement, given = "select cast(%s as integer)", (SECRET,)
-    with pytest.raises(StoreError) as raised, app.store.transaction() as connection:
+    with pytest.raises(StoreError) as raised, app.internals.store.transaction() as connection:
         connection.execute(statement, given)
     assert SECRET not in str(raised.value)

@@ -81,7 +81,7 @@ def test_whoever_waits_too_long_is_told_and_forgotten(app: Duly) -> None:
         placed.wait(0.01)
     with pytest.raises(TimeoutError):
         asyncio.run(placed.await_(0.01))
-    assert not app.endings._awaited
+    assert not app.internals.endings._awaited
 
 
 def test_a_put_in_a_transaction_is_waited_for_beyond_its_commit(app: Duly, store: Store) -> None:
@@ -110,14 +110,14 @@ def test_news_wakes_those_who_wait_without_a_look_of_their_own(app: Duly, monkey
 
 def test_hundreds_who_wait_share_one_thread_and_one_look(app: Duly) -> None:
     looks: list[int] = []
-    inner = app.endings._endings
-    app.endings._endings = lambda ids: looks.append(len(ids)) or inner(ids)  # type: ignore[func-returns-value]
+    inner = app.internals.endings._endings
+    app.internals.endings._endings = lambda ids: looks.append(len(ids)) or inner(ids)  # type: ignore[func-returns-value]
     placed = [app.put("double", n=n) for n in range(200)]
     answers: list[int] = []
     threads = [threading.Thread(target=lambda each=each: answers.append(each.wait(LONG))) for each in placed]
     for thread in threads:
         thread.start()
-    while len(app.endings._awaited) < 200 and len(answers) < 200:
+    while len(app.internals.endings._awaited) < 200 and len(answers) < 200:
         time.sleep(0.01)
     assert len(listening()) == 1
     with working(app):
@@ -159,15 +159,15 @@ def test_whoever_waits_is_told_when_the_app_is_closed(app: Duly) -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while not app.endings._awaited:
+    while not app.internals.endings._awaited:
         time.sleep(0.01)
-    app.endings.close()
+    app.internals.endings.close()
     thread.join(LONG)
     assert "closed" in str(told[0])
 
 
 def test_the_thread_that_listens_survives_any_error(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner, turns = app.store.listen_to_ends, []
+    inner, turns = app.internals.store.listen_to_ends, []
 
     def fails_once(tell: Any, stop: threading.Event) -> None:
         turns.append(1)
@@ -175,7 +175,7 @@ def test_the_thread_that_listens_survives_any_error(app: Duly, monkeypatch: pyte
             raise RuntimeError("a standby")
         inner(tell, stop)
 
-    monkeypatch.setattr(app.store, "listen_to_ends", fails_once)
+    monkeypatch.setattr(app.internals.store, "listen_to_ends", fails_once)
     placed = app.put("double", n=5)
     waiting = threading.Thread(target=placed.wait, args=(LONG,))
     waiting.start()
@@ -201,7 +201,7 @@ def test_it_works_without_listening_too(store: Store, listens: bool) -> None:
 
 
 def test_a_database_that_is_away_for_a_moment_is_waited_for(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner, turns = app.store.listen_to_ends, []
+    inner, turns = app.internals.store.listen_to_ends, []
 
     def fails_once(tell: Any, stop: threading.Event) -> None:
         turns.append(1)
@@ -209,8 +209,8 @@ def test_a_database_that_is_away_for_a_moment_is_waited_for(app: Duly, monkeypat
             raise StoreUnavailable("away")
         inner(tell, stop)
 
-    monkeypatch.setattr(app.store, "listen_to_ends", fails_once)
+    monkeypatch.setattr(app.internals.store, "listen_to_ends", fails_once)
     placed = app.put("double", n=5)
     with working(app):
         assert placed.wait(LONG) == 10
-    assert is_sqlite(app.store) or turns
+    assert is_sqlite(app.internals.store) or turns

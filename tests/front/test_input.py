@@ -94,7 +94,7 @@ def test_bad_input_names_its_field_and_stores_nothing(app: Duly, args: dict[str,
     assert refusal.value.field == field
     assert str(refusal.value).startswith(field)
     assert len(str(refusal.value)) < 1_000
-    assert counts(app.store) == {}
+    assert counts(app.internals.store) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_bad_input_names_its_field_and_stores_nothing(app: Duly, args: dict[str,
 def test_a_bad_option_is_named_and_stores_nothing(app: Duly, options: Any, field: str) -> None:
     with pytest.raises(InputError, match=f"^{field}: "):
         app.task_named("remind").options(**options).put(phone="1")
-    assert counts(app.store) == {}
+    assert counts(app.internals.store) == {}
 
 
 def test_bad_input_in_the_middle_of_many_names_its_row_and_stores_nothing(app: Duly) -> None:
@@ -112,7 +112,7 @@ def test_bad_input_in_the_middle_of_many_names_its_row_and_stores_nothing(app: D
     with pytest.raises(InputError) as refusal:
         app.tasks["remind"].put_many(rows)
     assert refusal.value.field == "rows[5500].phone"
-    assert counts(app.store) == {}
+    assert counts(app.internals.store) == {}
 
 
 def test_an_unknown_task_is_named_beside_the_known_ones(app: Duly) -> None:
@@ -127,7 +127,7 @@ def test_deep_recursion_is_refused(app: Duly) -> None:
     with pytest.raises(InputError) as refusal:
         app.put("remind", phone="1", extra=deep)
     assert refusal.value.field == "extra"
-    assert counts(app.store) == {}
+    assert counts(app.internals.store) == {}
 
 
 def test_what_is_nested_beyond_a_hundred_levels_is_refused(app: Duly) -> None:
@@ -234,7 +234,7 @@ def test_puts_from_async_code(app: Duly) -> None:
         assert await app.tasks["remind"].after(60).aput_many(rows) == 2
 
     asyncio.run(run())
-    assert counts(app.store) == {"waiting": 3}
+    assert counts(app.internals.store) == {"waiting": 3}
 
 
 def refused(field: str, register: Any) -> None:

@@ -89,7 +89,7 @@ def test_what_comes_then_is_named_as_the_task_of_the_rows_is(app: Duly, world: W
 def test_what_cannot_come_then_is_refused_before_there_is_a_job(app: Duly, then: Any) -> None:
     with pytest.raises(InputError):
         app.job("ring", rows("well"), then=then)
-    assert app.verbs.jobs.page(LOCAL) == []
+    assert app.internals.verbs.jobs.page(LOCAL) == []
 
 
 def test_a_job_is_waited_for_but_not_for_ever(app: Duly) -> None:
@@ -121,9 +121,9 @@ def test_under_a_key_a_job_goes_on_where_it_was_interrupted(app: Duly, world: Wo
         yield from rows("well", "well")
         raise ZeroDivisionError
 
-    first = app.verbs.jobs.open(LOCAL, app.tasks["ring"], key="march")
+    first = app.internals.verbs.jobs.open(LOCAL, app.tasks["ring"], key="march")
     (one,) = app.tasks["ring"].items(rows("well"))
-    app.store.load_rows(first.id, 1, [row_of(first, 1, one)])
+    app.internals.store.load_rows(first.id, 1, [row_of(first, 1, one)])
     with pytest.raises(ZeroDivisionError):
         app.job("ring", interrupted(), key="march")
     job = app.job("ring", rows("well", "well", "well"), key="march")
@@ -151,18 +151,18 @@ def test_a_paused_job_starts_nothing_and_others_go_on(app: Duly, world: World) -
     paused.pause()
     world.run()
     assert (paused.counts().done, other.counts().done) == (0, 1)
-    assert app.verbs.jobs.show(LOCAL, paused.id).queue_state == "PAUSED"
+    assert app.internals.verbs.jobs.show(LOCAL, paused.id).queue_state == "PAUSED"
     paused.resume()
     world.run()
     assert paused.counts().is_over
-    assert app.verbs.jobs.show(LOCAL, paused.id).queue_state == "DONE"
+    assert app.internals.verbs.jobs.show(LOCAL, paused.id).queue_state == "DONE"
 
 
 def test_a_pause_of_the_task_holds_for_its_jobs(app: Duly, world: World) -> None:
     job = app.job("ring", rows("well"))
     app.pause("ring")
     world.run()
-    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "PAUSED"
+    assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "PAUSED"
 
 
 def test_cancelling_a_job_ends_all_rows_that_have_not_ended(app: Duly, world: World) -> None:
@@ -172,16 +172,16 @@ def test_cancelling_a_job_ends_all_rows_that_have_not_ended(app: Duly, world: Wo
     over = job.counts()
     assert (over.skipped, over.done, over.is_over) == (2, 0, True)
     assert [told["job"]["skipped"] for told in reports(world)] == [2]
-    assert app.store.open_queues([over.rows_queue]) == {over.rows_queue}
+    assert app.internals.store.open_queues([over.rows_queue]) == {over.rows_queue}
     with pytest.raises(WrongState, match="is over"):
         job.cancel()
 
 
 def test_a_job_that_is_cancelled_while_it_is_filled_takes_no_more_rows(app: Duly, world: World) -> None:
-    job = app.verbs.jobs.open(LOCAL, app.tasks["ring"])
-    app.verbs.jobs.cancel(LOCAL, job.id)
+    job = app.internals.verbs.jobs.open(LOCAL, app.tasks["ring"])
+    app.internals.verbs.jobs.cancel(LOCAL, job.id)
     with pytest.raises(WrongState, match="accepts no more rows"):
-        app.verbs.jobs.fill(job, app.tasks["ring"], rows("well"))
+        app.internals.verbs.jobs.fill(job, app.tasks["ring"], rows("well"))
 
 
 def test_failed_rows_are_tried_once_more(app: Duly, world: World) -> None:
@@ -191,7 +191,11 @@ def test_failed_rows_are_tried_once_more(app: Duly, world: World) -> None:
     world.run()
     over = job.counts()
     assert (over.failed, over.not_found, over.done, over.is_over) == (1, 1, 1, True)
-    assert query(app.store, "select revivals from duly_item where task = 'ring' order by id") == [(1,), (1,), (0,)]
+    assert query(app.internals.store, "select revivals from duly_item where task = 'ring' order by id") == [
+        (1,),
+        (1,),
+        (0,),
+    ]
 
 
 def test_rows_that_had_their_rounds_are_left_alone_unless_they_are_forgiven(app: Duly, world: World) -> None:
@@ -201,27 +205,27 @@ def test_rows_that_had_their_rounds_are_left_alone_unless_they_are_forgiven(app:
         world.advance(1)
         job.reprocess()
         world.run()
-    most = app.verbs.context.job_settings.max_attempts_not_found
-    assert query(app.store, "select revivals from duly_item where task = 'ring'") == [(most,)]
+    most = app.internals.verbs.context.job_settings.max_attempts_not_found
+    assert query(app.internals.store, "select revivals from duly_item where task = 'ring'") == [(most,)]
     world.advance(1)
     job.reprocess(is_reset=True)
     world.run()
-    assert query(app.store, "select revivals from duly_item where task = 'ring'") == [(most + 1,)]
+    assert query(app.internals.store, "select revivals from duly_item where task = 'ring'") == [(most + 1,)]
 
 
 def test_chosen_rows_are_tried_once_more_at_once(app: Duly, world: World) -> None:
     job, other = app.job("ring", rows("badly", "badly")), app.job("ring", rows("badly"))
     world.run()
-    mine = [item.id for item in app.verbs.job_rows.page(LOCAL, job.id)]
-    (theirs,) = app.verbs.job_rows.page(LOCAL, other.id)
-    assert app.verbs.jobs.reprocess(LOCAL, job.id, ids=mine[:1]) == 1
+    mine = [item.id for item in app.internals.verbs.job_rows.page(LOCAL, job.id)]
+    (theirs,) = app.internals.verbs.job_rows.page(LOCAL, other.id)
+    assert app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=mine[:1]) == 1
     assert job.counts().failed == 1
     with pytest.raises(DoesNotExist, match="has no row with the id"):
-        app.verbs.jobs.reprocess(LOCAL, job.id, ids=[theirs.id])
+        app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=[theirs.id])
     with pytest.raises(InputError, match="ids: must be 1 to 1,000 ids"):
-        app.verbs.jobs.reprocess(LOCAL, job.id, ids=range(1_001))
+        app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=range(1_001))
     with pytest.raises(InputError, match="can be reprocessed, got DONE"):
-        app.verbs.jobs.reprocess(LOCAL, job.id, statuses=["DONE"])
+        app.internals.verbs.jobs.reprocess(LOCAL, job.id, statuses=["DONE"])
 
 
 def test_removing_a_job_leaves_nothing_of_it(app: Duly, world: World) -> None:
@@ -229,33 +233,33 @@ def test_removing_a_job_leaves_nothing_of_it(app: Duly, world: World) -> None:
     job.remove()
     with pytest.raises(DoesNotExist):
         job.counts()
-    assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [other.id]
+    assert [each.id for each in app.internals.verbs.jobs.page(LOCAL)] == [other.id]
     world.run()
-    assert query(app.store, "select count(*) from duly_item where task in ('ring', 'report')") == [(1,)]
-    assert query(app.store, "select id from duly_job") == [(other.id,)]
+    assert query(app.internals.store, "select count(*) from duly_item where task in ('ring', 'report')") == [(1,)]
+    assert query(app.internals.store, "select id from duly_job") == [(other.id,)]
 
 
 def test_rows_of_a_job_stay_as_long_as_their_job(app: Duly, world: World) -> None:
     app.job("ring", rows("well"))
     plain = app.put("ring", n=7)
     world.run()
-    app.store.prune(datetime(2099, 1, 1, tzinfo=UTC), 0, 100)
-    assert query(app.store, f"select count(*) from duly_item where id = {plain.id}") == [(0,)]
-    assert query(app.store, "select count(*) from duly_item where job_id is not null") == [(1,)]
+    app.internals.store.prune(datetime(2099, 1, 1, tzinfo=UTC), 0, 100)
+    assert query(app.internals.store, f"select count(*) from duly_item where id = {plain.id}") == [(0,)]
+    assert query(app.internals.store, "select count(*) from duly_item where job_id is not null") == [(1,)]
 
 
 def test_a_job_is_its_owners_only(app: Duly) -> None:
     job = app.job("ring", rows("well"), owner="ana")
-    jobs, bob = app.verbs.jobs, someone("bob")
+    jobs, bob = app.internals.verbs.jobs, someone("bob")
     for act in (jobs.show, jobs.pause, jobs.resume, jobs.cancel, jobs.remove, jobs.reprocess):
         with pytest.raises(DoesNotExist):
             act(bob, job.id)
     with pytest.raises(DoesNotExist):
-        app.verbs.job_rows.page(bob, job.id)
+        app.internals.verbs.job_rows.page(bob, job.id)
     assert jobs.page(bob) == []
-    assert app.verbs.job_rows.pending(bob) == []
+    assert app.internals.verbs.job_rows.pending(bob) == []
     assert jobs.show(someone("ana"), job.id).queue_state == "QUEUED"
-    assert [row.job_id for row in app.verbs.job_rows.pending(someone("ana"))] == [job.id]
+    assert [row.job_id for row in app.internals.verbs.job_rows.pending(someone("ana"))] == [job.id]
 
 
 # -- lists
@@ -265,7 +269,7 @@ def walk(app: Duly, job_id: int, most: int, **more: Any) -> list[int]:
     """The numbers of all rows, a page at a time."""
     found: list[int] = []
     after = {}
-    while page := app.verbs.job_rows.page(LOCAL, job_id, most=most, **after, **more):
+    while page := app.internals.verbs.job_rows.page(LOCAL, job_id, most=most, **after, **more):
         found += [item.row_no for item in page]
         after = {"after": (page[-1].changed_at, page[-1].id)}
     return found
@@ -273,7 +277,7 @@ def walk(app: Duly, job_id: int, most: int, **more: Any) -> list[int]:
 
 def test_pages_go_on_where_they_ended_also_among_rows_of_one_moment(app: Duly, world: World) -> None:
     job = app.job("ring", rows(*["well"] * 25))
-    assert len({item.changed_at for item in app.verbs.job_rows.page(LOCAL, job.id)}) == 1
+    assert len({item.changed_at for item in app.internals.verbs.job_rows.page(LOCAL, job.id)}) == 1
     assert walk(app, job.id, 7) == list(range(1, 26))
     assert walk(app, job.id, 25) == list(range(1, 26))
     assert walk(app, job.id, 7, statuses=("DONE",)) == []
@@ -282,22 +286,22 @@ def test_pages_go_on_where_they_ended_also_among_rows_of_one_moment(app: Duly, w
 def test_what_is_worked_on_is_shown_beside_what_waits(app: Duly) -> None:
     job = app.job("ring", rows(*["well"] * 6))
     queue = job.counts().rows_queue
-    assert len(claim(app.store, share(queue, task="ring", limit=4), now=app.clock.now())) == 4
-    live = app.verbs.job_rows.page(LOCAL, job.id, ("PENDING", "PROCESSING"), most=4)
+    assert len(claim(app.internals.store, share(queue, task="ring", limit=4), now=app.clock.now())) == 4
+    live = app.internals.verbs.job_rows.page(LOCAL, job.id, ("PENDING", "PROCESSING"), most=4)
     assert [item.status for item in live].count("PENDING") == 2
     assert sorted(walk(app, job.id, 2, statuses=("PENDING", "PROCESSING"))) == list(range(1, 7))
     assert all((item.claimed_by is None) == (item.status == "PENDING") for item in live)
-    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "RUNNING"
-    everybodys = app.verbs.job_rows.pending(LOCAL)
+    assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "RUNNING"
+    everybodys = app.internals.verbs.job_rows.pending(LOCAL)
     assert sorted(item.row_no for item in everybodys) == list(range(1, 7))
 
 
 def test_rows_are_found_by_their_number(app: Duly) -> None:
     job = app.job("ring", rows(*["well"] * 10))
-    assert [item.row_no for item in app.verbs.job_rows.by_number(LOCAL, job.id, 4, 3)] == [5, 6, 7]
-    assert app.verbs.job_rows.by_number(LOCAL, job.id, 10, 3) == []
-    assert [row.args["n"] for row in app.verbs.job_rows.each(LOCAL, job.id)] == list(range(10))
-    assert app.verbs.job_rows.result_names(LOCAL, job.id) == []
+    assert [item.row_no for item in app.internals.verbs.job_rows.by_number(LOCAL, job.id, 4, 3)] == [5, 6, 7]
+    assert app.internals.verbs.job_rows.by_number(LOCAL, job.id, 10, 3) == []
+    assert [row.args["n"] for row in app.internals.verbs.job_rows.each(LOCAL, job.id)] == list(range(10))
+    assert app.internals.verbs.job_rows.result_names(LOCAL, job.id) == []
 
 
 def test_the_key_of_a_removed_job_is_free_again(app: Duly, world: World) -> None:
@@ -307,14 +311,14 @@ def test_the_key_of_a_removed_job_is_free_again(app: Duly, world: World) -> None
     assert second.id != first.id
     world.run()
     assert second.counts().done == 2
-    assert query(app.store, "select count(*) from duly_queue where name like '%/job-%'") == [(0,)]
+    assert query(app.internals.store, "select count(*) from duly_queue where name like '%/job-%'") == [(0,)]
 
 
 def test_a_job_whose_rows_cannot_be_taken_leaves_nothing(app: Duly, world: World) -> None:
     with pytest.raises(InputError, match=r"rows\[1\].n"):
         app.job("ring", [{"n": 1}, {"n": "many"}])
     world.run()
-    assert query(app.store, "select count(*) from duly_job") == [(0,)]
+    assert query(app.internals.store, "select count(*) from duly_job") == [(0,)]
     with pytest.raises(InputError):
         app.job("ring", [{"n": 1}, {"n": "many"}], key="april")
     assert app.job("ring", [{"n": 1}, {"n": 2}], key="april").counts().total == 2, "and under a key it can go on"
@@ -323,30 +327,30 @@ def test_a_job_whose_rows_cannot_be_taken_leaves_nothing(app: Duly, world: World
 def test_a_cancel_goes_on_until_no_row_is_left_alive(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker changes a row between the look at it and its cancel, which then finds it again."""
     job = app.job("ring", rows("well"))
-    (item,) = claim(app.store, share(job.counts().rows_queue, task="ring"), now=START)
-    fetch, raced = app.store.fetch, []
+    (item,) = claim(app.internals.store, share(job.counts().rows_queue, task="ring"), now=START)
+    fetch, raced = app.internals.store.fetch, []
 
     def race(ids: Any) -> Any:
         found = fetch(ids)
         if not raced:
             raced.append(1)
-            app.store.settle([decided(item, Failed("no", ("ValueError",)), START, app.tasks["ring"].rules)])
+            app.internals.store.settle([decided(item, Failed("no", ("ValueError",)), START, app.tasks["ring"].rules)])
         return found
 
-    monkeypatch.setattr(app.store, "fetch", race)
-    assert list(cancel_rows(app.verbs.context, job.counts(), "no"))[-1] == 1
+    monkeypatch.setattr(app.internals.store, "fetch", race)
+    assert list(cancel_rows(app.internals.verbs.context, job.counts(), "no"))[-1] == 1
     assert job.counts().skipped == 1
 
 
 def test_a_row_that_could_not_be_read_is_tried_at_no_door(app: Duly) -> None:
-    job = app.verbs.jobs.open(LOCAL, app.tasks["ring"])
+    job = app.internals.verbs.jobs.open(LOCAL, app.tasks["ring"])
     new = app.tasks["ring"].new(n=1)
     bad = row_of(job, 1, new, status="ERROR", state="failed", outcome="unreadable", last_error="line 2")
-    assert app.store.load_rows(job.id, 1, [bad])
-    (item,) = query(app.store, "select id from duly_item where job_id is not null")
+    assert app.internals.store.load_rows(job.id, 1, [bad])
+    (item,) = query(app.internals.store, "select id from duly_item where job_id is not null")
     with pytest.raises(WrongState, match="could not be read"):
         app.retry(item[0])
-    assert app.verbs.jobs.mend(LOCAL, job.id, {1: (b'{"n": 2}', b'{"n": "2"}')}) == [1]
+    assert app.internals.verbs.jobs.mend(LOCAL, job.id, {1: (b'{"n": 2}', b'{"n": "2"}')}) == [1]
 
 
 def test_the_names_of_many_rows_are_asked_for_a_stretch_at_a_time(
@@ -355,5 +359,5 @@ def test_the_names_of_many_rows_are_asked_for_a_stretch_at_a_time(
     monkeypatch.setattr(job_rows, "STRETCH", 2)
     job = app.job("ring", [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}, {"n": 5, "how": "badly"}])
     world.run()
-    assert app.verbs.job_rows.argument_names(LOCAL, job.id) == ["how", "n"]
-    assert app.verbs.job_rows.result_names(LOCAL, job.id) == ["n"]
+    assert app.internals.verbs.job_rows.argument_names(LOCAL, job.id) == ["how", "n"]
+    assert app.internals.verbs.job_rows.result_names(LOCAL, job.id) == ["n"]

@@ -79,7 +79,7 @@ def test_all_rows_of_the_job_and_no_others_are_worked_off(app: Duly) -> None:
     assert counts(mine) == (2, 1, 1, 0)
     assert counts(other) == (0, 0, 0, 1)
     assert app.read.item(plain.id).state == "waiting"
-    assert [line.action for line in app.verbs.audit.page(most=1)] == ["job.kickoff"]
+    assert [line.action for line in app.internals.verbs.audit.page(most=1)] == ["job.kickoff"]
     assert mine.kickoff().processed == 0, "it is over"
 
 
@@ -95,7 +95,7 @@ def test_it_ends_in_time_and_leaves_the_rest_to_others(app: Duly) -> None:
     did = job.kickoff(1.0)
     assert 0 < did.processed < 2_000
     assert counts(job) == (did.processed, 0, 0, 2_000 - did.processed)
-    assert query(app.store, "select count(*) from duly_item where state = 'running'") == [(0,)]
+    assert query(app.internals.store, "select count(*) from duly_item where state = 'running'") == [(0,)]
 
 
 def test_one_at_a_time(app: Duly) -> None:
@@ -116,7 +116,7 @@ def test_a_paused_job_and_an_unknown_one_are_refused(app: Duly) -> None:
         job.kickoff()
     stranger = Principal("bob", "user", frozenset(("read", "write")), "key")
     with pytest.raises(DoesNotExist):
-        app.kickoffs.run(stranger, job.id, 1.0)
+        app.internals.kickoffs.run(stranger, job.id, 1.0)
     wrong: Any
     for wrong in (0, -1, 21):
         with pytest.raises(InputError, match="durationMs"):

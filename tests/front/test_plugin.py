@@ -137,7 +137,7 @@ def test_an_app_is_installed_once_and_found_by_who_knows_its_plugin(announce: An
 
 
 def test_a_package_makes_an_app_of_its_own_when_someone_asks_for_it() -> None:
-    assert catalog.app.apps == {"catalog": catalog.catalog}
+    assert catalog.app.internals.apps == {"catalog": catalog.catalog}
     assert catalog.sync is catalog.catalog.task
     with pytest.raises(AttributeError, match=r"module 'duly.apps.catalog' has no attribute 'nothing'"):
         _ = catalog.nothing

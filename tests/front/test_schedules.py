@@ -37,7 +37,7 @@ def test_what_code_declares_is_written_changed_and_removed_with_the_code(world: 
     (declared,) = app.schedules.pages()
     assert declared.is_declared
     assert world.advance(hours=3) == 3
-    later = Duly(store=app.store, clock=world.clock)
+    later = Duly(store=app.internals.store, clock=world.clock)
 
     @later.task
     def tick(n: int = 0) -> None: ...
@@ -54,7 +54,7 @@ def test_what_code_declares_is_written_changed_and_removed_with_the_code(world: 
 def test_a_schedule_with_a_key_stays_when_the_code_forgets_it(world: World) -> None:
     app = world.app
     app.tasks["tick"].every(Every("1h"), key="mine").put()
-    later = Duly(store=app.store, clock=world.clock)
+    later = Duly(store=app.internals.store, clock=world.clock)
 
     @later.task
     def tick(n: int = 0) -> None: ...
@@ -68,15 +68,17 @@ def test_workers_that_start_together_remove_what_code_forgot_once(
 ) -> None:
     app = world.app
     app.tasks["tick"].every(Every("1h")).put()
-    later = Duly(store=app.store, clock=world.clock)
+    later = Duly(store=app.internals.store, clock=world.clock)
 
     @later.task
     def tick(n: int = 0) -> None: ...
 
-    stale = app.store.read("declared", {})
+    stale = app.internals.store.read("declared", {})
     later.schedules.reconcile()
-    read = app.store.read
-    monkeypatch.setattr(app.store, "read", lambda name, *given: stale if name == "declared" else read(name, *given))
+    read = app.internals.store.read
+    monkeypatch.setattr(
+        app.internals.store, "read", lambda name, *given: stale if name == "declared" else read(name, *given)
+    )
     later.schedules.reconcile()
     monkeypatch.undo()
     assert list(later.schedules.pages()) == []
@@ -225,7 +227,7 @@ def test_schedules_that_differ_in_zone_only_are_two(world: World) -> None:
 
 
 def test_a_default_is_a_value_like_any_other_to_a_limit(world: World) -> None:
-    app = Duly(store=world.app.store, clock=world.clock)
+    app = Duly(store=world.app.internals.store, clock=world.clock)
 
     @app.task(limits=Limit("tenant", 1, per="1m", by="user"))
     def serve(user: str = "acme") -> None: ...
@@ -240,7 +242,7 @@ def test_a_default_is_a_value_like_any_other_to_a_limit(world: World) -> None:
 
 def test_a_zone_that_is_not_known_here_spoils_no_list(world: World) -> None:
     made = world.app.schedules.create("tick", "daily 09:00", key="a")
-    with world.app.store.transaction() as connection:
+    with world.app.internals.store.transaction() as connection:
         connection.execute("update duly_schedule set zone = 'America/Newtown'")
     assert world.app.schedules.describe(world.app.schedules.get(made.id)) == "daily 09:00 (America/Newtown)"
 
@@ -289,7 +291,7 @@ def test_reactivating_leaves_review_alone_unless_asked_and_then_takes_the_last_o
 def test_one_that_was_reactivated_or_removed_meanwhile_does_not_keep_the_others_from_it(
     failing: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedules, store = failing.app.schedules, failing.app.store
+    schedules, store = failing.app.schedules, failing.app.internals.store
     first, second, third = deactivated(failing, "a", "b", "c")
     read = store.read
 
@@ -304,7 +306,7 @@ def test_one_that_was_reactivated_or_removed_meanwhile_does_not_keep_the_others_
 
 
 def test_reactivating_reads_in_the_transaction_that_it_is_part_of(failing: World) -> None:
-    schedules, store = failing.app.schedules, failing.app.store
+    schedules, store = failing.app.schedules, failing.app.internals.store
     (made,) = deactivated(failing, "a")
     last = schedules.get(made).last_item
     assert last is not None

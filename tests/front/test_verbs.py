@@ -30,7 +30,7 @@ def app(database_url: str) -> Iterator[Duly]:
 
 def actions(app: Duly, subject: str | None = None) -> list[tuple[str, str]]:
     """Who did what, the oldest first."""
-    return [(line.actor, line.action) for line in reversed(app.verbs.audit.page(subject))]
+    return [(line.actor, line.action) for line in reversed(app.internals.verbs.audit.page(subject))]
 
 
 def someone(name: str) -> Principal:
@@ -51,20 +51,20 @@ def test_a_limit_that_cannot_be_read_is_refused_by_its_name(app: Duly) -> None:
 
 
 def test_an_act_and_its_line_come_and_go_with_the_callers_transaction(app: Duly) -> None:
-    with suppress(ZeroDivisionError), app.store.transaction() as connection:
+    with suppress(ZeroDivisionError), app.internals.store.transaction() as connection:
         app.pause("ring", connection)
-        app.verbs.users.create(LOCAL, "ana", connection=connection)
+        app.internals.verbs.users.create(LOCAL, "ana", connection=connection)
         raise ZeroDivisionError
     assert actions(app) == []
-    assert app.verbs.users.page(LOCAL) == []
-    assert app.store.open_queues(["ring"]) == {"ring"}
+    assert app.internals.verbs.users.page(LOCAL) == []
+    assert app.internals.store.open_queues(["ring"]) == {"ring"}
 
 
 def test_for_a_user_there_is_nobody_but_themselves(app: Duly) -> None:
     for name in ("ana", "bob"):
-        app.verbs.users.create(LOCAL, name)
-        app.verbs.users.make_key(LOCAL, name, "k")
-    users, ana = app.verbs.users, someone("ana")
+        app.internals.verbs.users.create(LOCAL, name)
+        app.internals.verbs.users.make_key(LOCAL, name, "k")
+    users, ana = app.internals.verbs.users, someone("ana")
     assert users.get(ana, "ana").id == "ana"
     assert [each.id for each in users.page(ana)] == ["ana"]
     (key,) = users.keys(LOCAL, "bob")
@@ -85,7 +85,7 @@ def test_code_that_looks_after_items_is_in_the_audit_log(app: Duly) -> None:
     app.cancel(item_id, reason="twice")
     app.retry(item_id, at=LATER)
     app.edit(item_id, rank=3)
-    lines = app.verbs.audit.page(f"item:{item_id}")
+    lines = app.internals.verbs.audit.page(f"item:{item_id}")
     assert [line.action for line in lines] == ["item.edited", "item.retried", "item.cancelled"]
     assert [codec.decode(line.details) for line in lines[1:]] == [{"at": "2030-01-02T09:00:00Z"}, {"reason": "twice"}]
 
@@ -93,16 +93,16 @@ def test_code_that_looks_after_items_is_in_the_audit_log(app: Duly) -> None:
 def test_an_act_on_many_items_writes_all_its_lines_at_once(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [app.tasks["ring"].put(phone="1", n=n).id for n in range(30)]
     asked: list[str] = []
-    write = app.store.write
+    write = app.internals.store.write
 
     def counting(name: str, parameters: Any, connection: Any = None) -> Any:
         asked.append(name)
         return write(name, parameters, connection)
 
-    monkeypatch.setattr(app.store, "write", counting)
+    monkeypatch.setattr(app.internals.store, "write", counting)
     app.cancel(*ids, reason="wrong list")
     assert asked == ["note_each"]
-    lines = app.verbs.audit.page()
+    lines = app.internals.verbs.audit.page()
     assert [line.subject for line in reversed(lines)] == [f"item:{item_id}" for item_id in ids]
     assert {(line.actor, line.action) for line in lines} == {("local", "item.cancelled")}
 
@@ -120,9 +120,9 @@ def test_another_time_moves_everything_that_is_counted_from_it(app: Duly) -> Non
     item_id = app.task_named("ring").options(at=AT, max_lateness=60).put(phone="+1").id
     row = app.edit(item_id, at=LATER)
     assert (row.due_at, row.planned_at) == (LATER, LATER)
-    (item,) = app.store.fetch([item_id])
+    (item,) = app.internals.store.fetch([item_id])
     assert item.expires_at == LATER + timedelta(seconds=60), "it is worth starting as long after its time as before"
-    (line,) = app.verbs.audit.page(f"item:{item_id}")
+    (line,) = app.internals.verbs.audit.page(f"item:{item_id}")
     assert codec.decode(line.details) == {"at": ["2030-01-01T09:00:00Z", "2030-01-02T09:00:00Z"]}
 
 
@@ -145,12 +145,12 @@ def test_arguments_that_choose_the_queue_move_the_item(app: Duly) -> None:
 
 def test_arguments_that_say_the_same_in_another_order_are_no_difference(app: Duly) -> None:
     item_id = app.task_named("ring").at(AT).put(phone="+1", n=2).id
-    with app.store.transaction() as connection:
-        mark = "%s" if app.store.url.startswith("postgres") else "?"
+    with app.internals.store.transaction() as connection:
+        mark = "%s" if app.internals.store.url.startswith("postgres") else "?"
         text = '{"n": 2, "phone": "+1"}'
         connection.execute(f"update duly_item set args = {mark} where id = {mark}", (text, item_id))
     app.edit(item_id, args={"phone": "+1", "n": 2}, rank=4)
-    (line,) = app.verbs.audit.page(f"item:{item_id}")
+    (line,) = app.internals.verbs.audit.page(f"item:{item_id}")
     assert codec.decode(line.details) == {"rank": [0, 4]}
 
 
@@ -176,7 +176,7 @@ def _occurrence(app: Duly, schedule_id: int) -> Occurrence:
 
 
 def test_another_users_item_is_not_found(app: Duly) -> None:
-    items, bob = app.verbs.items, someone("bob")
+    items, bob = app.internals.verbs.items, someone("bob")
     item_id = items.put(bob, app.task_named("ring").make_item({"phone": "+1"}, {"at": AT}, owner="bob")).id
     acts: list[Callable[[Principal], object]] = [
         lambda who: items.find(who, item_id), lambda who: items.show(who, item_id, is_revealed=True),
@@ -204,7 +204,7 @@ def test_a_schedule_is_created_once_and_changed_from_then_on(app: Duly) -> None:
 
 
 def test_another_users_schedule_is_not_found(app: Duly) -> None:
-    schedules, bob = app.verbs.schedules, someone("bob")
+    schedules, bob = app.internals.verbs.schedules, someone("bob")
     made = schedules.create(bob, "ring", "every 1h", {"phone": "+1"}, key="k")
     assert (made.owner, made.key) == ("bob", "bob/k")
     acts: list[Callable[[Principal], object]] = [
@@ -228,7 +228,7 @@ BEYOND = (2**63, 2**200, -(2**64))  # numbers that no database can hold as an id
 
 @pytest.mark.parametrize("number", BEYOND)
 def test_a_number_that_no_id_can_be_is_just_not_there(app: Duly, number: int) -> None:
-    verbs, job = app.verbs, app.job("ring", [])
+    verbs, job = app.internals.verbs, app.job("ring", [])
     acts: dict[str, Callable[[], Any]] = {
         f"there is no item {number}": lambda: verbs.items.find(LOCAL, number),
         f"there is no item {number}.": lambda: verbs.items.show(LOCAL, number),
@@ -262,12 +262,12 @@ def test_a_number_that_no_id_can_be_is_just_not_there(app: Duly, number: int) ->
 
 def test_a_verb_takes_a_thousand_ids_at_most_whatever_the_door(app: Duly) -> None:
     many = range(1, 1_002)
-    schedules, job = app.verbs.schedules, app.job("ring", [])
+    schedules, job = app.internals.verbs.schedules, app.job("ring", [])
     for act in (
         lambda: app.cancel(*many), lambda: app.retry(*many), lambda: app.discard(*many),
-        lambda: app.verbs.items.act(LOCAL, "cancel", many, skip=True), lambda: app.schedules.pause(*many),
+        lambda: app.internals.verbs.items.act(LOCAL, "cancel", many, skip=True), lambda: app.schedules.pause(*many),
         lambda: schedules.act(LOCAL, "pause", many), lambda: schedules.reactivate(LOCAL, *many, discard=True),
-        lambda: app.verbs.jobs.reprocess(LOCAL, job.id, ids=many),
+        lambda: app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=many),
     ):  # fmt: skip
         with pytest.raises(InputError, match="ids: must be 1 to 1,000 ids"):
             act()
@@ -278,11 +278,11 @@ def test_an_id_that_is_given_twice_counts_once(app: Duly) -> None:
     item_id = app.task_named("ring").at(AT).put(phone="+1").id
     schedule_id = app.schedules.create("ring", "every 1h", {"phone": "+1"}, key="k").id
     assert app.cancel(item_id, item_id) == [item_id]
-    assert app.verbs.schedules.act(LOCAL, "pause", [schedule_id, schedule_id]) == [schedule_id]
+    assert app.internals.verbs.schedules.act(LOCAL, "pause", [schedule_id, schedule_id]) == [schedule_id]
     assert app.schedules.resume(schedule_id, schedule_id) == [schedule_id]
     assert len(actions(app, f"item:{item_id}")) == 1
     assert len(actions(app, f"schedule:{schedule_id}")) == 3
     job = app.job("ring", [{"phone": "+1"}])
-    (row,) = app.verbs.job_rows.page(LOCAL, job.id)
+    (row,) = app.internals.verbs.job_rows.page(LOCAL, job.id)
     app.cancel(row.id)
-    assert app.verbs.jobs.reprocess(LOCAL, job.id, ids=[row.id, row.id]) == 1
+    assert app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=[row.id, row.id]) == 1

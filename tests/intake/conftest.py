@@ -96,17 +96,17 @@ def send(
     job_type: str = "csv",
     **more: Any,
 ) -> Job:
-    intake: Intake = app.intake
+    intake: Intake = app.internals.intake
     with intake.receive() as writer:
         writer.write(content.encode() if isinstance(content, str) else content)
     return intake.create(who, kept_by(writer), name, job_type=job_type, **more)
 
 
 def look(app: Duly, job: Job) -> Job:
-    return app.verbs.jobs.get(LOCAL, job.id)
+    return app.internals.verbs.jobs.get(LOCAL, job.id)
 
 
 def kept(app: Duly) -> list[str]:
     """The files that are kept."""
-    root = Path(app.intake.settings.files_url)
+    root = Path(app.internals.intake.settings.files_url)
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())

@@ -38,23 +38,23 @@ def many(count: int) -> str:
 
 
 def rows(app: Duly, job: Any) -> list[Any]:
-    return list(app.verbs.job_rows.each(LOCAL, job.id))
+    return list(app.internals.verbs.job_rows.each(LOCAL, job.id))
 
 
 def test_a_file_becomes_rows_which_are_worked_off(app: Duly, world: World) -> None:
     job = send(app, TABLE, ip_address="10.0.0.7")
-    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+    assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
     world.run()
     first, second = rows(app, job)
     assert first.input == {"Product Name": "tea pot", "Manufacturer": "Acme", "Item No.": "7", "Price": "1,50"}
     assert (first.args["title"], first.args["price"]) == ("tea pot", "1.50")
     assert (first.result, second.status) == ({"found": "Acme tea pot", "cost": "1.50"}, "DONE")
-    shown = app.verbs.jobs.show(LOCAL, job.id)
+    shown = app.internals.verbs.jobs.show(LOCAL, job.id)
     assert (shown.queue_state, shown.total_items, shown.processed_items, shown.attempts) == ("DONE", 2, 2, 1)
     assert (shown.ip_address, shown.job_type, shown.is_complete) == ("10.0.0.7", "csv", True)
-    page = app.verbs.job_rows.by_number(LOCAL, job.id)
+    page = app.internals.verbs.job_rows.by_number(LOCAL, job.id)
     assert [(item.title, item.brand, item.sku) for item in page] == [("tea pot", "Acme", "7"), ("cup", "Acme", "8")]
-    file = app.verbs.files.of(look(app, job))
+    file = app.internals.verbs.files.of(look(app, job))
     assert (file.name, file.type, file.size) == ("products.csv", "csv", len(TABLE))
 
 
@@ -81,12 +81,12 @@ def test_what_its_task_refuses_is_a_row_in_error_too(app: Duly, world: World) ->
 def test_rows_that_could_not_be_read_are_not_tried_again(app: Duly, world: World) -> None:
     job = send(app, "title,price\nbad,many\nbroken,1\n")
     world.run()
-    bad, failed = app.verbs.job_rows.by_number(LOCAL, job.id)
+    bad, failed = app.internals.verbs.job_rows.by_number(LOCAL, job.id)
     with pytest.raises(WrongState, match="correct the row"):
-        app.verbs.jobs.reprocess(LOCAL, job.id, ids=[bad.id])
-    app.verbs.jobs.reprocess(LOCAL, job.id)
+        app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=[bad.id])
+    app.internals.verbs.jobs.reprocess(LOCAL, job.id)
     world.run()
-    revived = dict(query(app.store, "select id, revivals from duly_item where job_id is not null"))
+    revived = dict(query(app.internals.store, "select id, revivals from duly_item where job_id is not null"))
     assert revived == {bad.id: 0, failed.id: 1}
 
 
@@ -102,7 +102,7 @@ def test_reading_goes_on_after_a_crash_and_doubles_no_row(
 
     monkeypatch.setattr(Ingest, "_write", crashing)
     with pytest.raises(ZeroDivisionError):
-        ingest(app.intake, job.id, lambda _: None)
+        ingest(app.internals.intake, job.id, lambda _: None)
     assert look(app, job).total == 64
     monkeypatch.undo()
     world.run()
@@ -115,7 +115,7 @@ def test_a_write_whose_answer_was_lost_is_not_repeated(
     app: Duly, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = send(app, many(200))
-    store, load, lost = app.store, app.store.load_rows, []
+    store, load, lost = app.internals.store, app.internals.store.load_rows, []
     monkeypatch.setattr(room.time, "sleep", lambda _: None)
 
     def forgetful(*given: Any) -> bool:
@@ -126,7 +126,7 @@ def test_a_write_whose_answer_was_lost_is_not_repeated(
         return taken
 
     monkeypatch.setattr(store, "load_rows", forgetful)
-    assert ingest(app.intake, job.id, lambda _: None) == {"rows": 200}
+    assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 200}
     assert len(lost) == 3
     assert [row.row_no for row in rows(app, job)] == list(range(1, 201))
 
@@ -139,9 +139,9 @@ def test_a_database_that_stays_away_leaves_it_to_a_later_try(app: Duly, monkeypa
     def away(*_: Any) -> bool:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(app.store, "load_rows", away)
+    monkeypatch.setattr(app.internals.store, "load_rows", away)
     with pytest.raises(StoreUnavailable):
-        ingest(app.intake, job.id, lambda _: None)
+        ingest(app.internals.intake, job.id, lambda _: None)
     assert len(pauses) == 9
 
 
@@ -151,13 +151,13 @@ def test_two_who_read_the_same_file_do_not_double_a_row(app: Duly, monkeypatch: 
 
     def overtaken(self: Ingest) -> None:
         if is_first and is_first.pop():
-            other = Ingest(app.intake, look(app, job), lambda _: None)
+            other = Ingest(app.internals.intake, look(app, job), lambda _: None)
             other.run()
         write(self)
 
     monkeypatch.setattr(Ingest, "_write", overtaken)
     with pytest.raises(WrongState, match="by another process"):
-        ingest(app.intake, job.id, lambda _: None)
+        ingest(app.internals.intake, job.id, lambda _: None)
     assert look(app, job).total == 200
 
 
@@ -166,7 +166,7 @@ def test_a_job_that_is_stopped_while_its_file_is_read_takes_no_more(
     app: Duly, world: World, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     job = send(app, many(300))
-    write, acts = Ingest._write, [getattr(app.verbs.jobs, act)]
+    write, acts = Ingest._write, [getattr(app.internals.verbs.jobs, act)]
 
     def stopped(self: Ingest) -> None:
         write(self)
@@ -174,28 +174,28 @@ def test_a_job_that_is_stopped_while_its_file_is_read_takes_no_more(
             acts.pop()(LOCAL, job.id)
 
     monkeypatch.setattr(Ingest, "_write", stopped)
-    ingest(app.intake, job.id, lambda _: None)
+    ingest(app.internals.intake, job.id, lambda _: None)
     world.run()
     if act == "cancel":
         assert (look(app, job).skipped, look(app, job).is_over) == (64, True)
     else:
-        assert query(app.store, "select count(*) from duly_item where job_id is not null") == [(0,)]
-    assert ingest(app.intake, job.id, lambda _: None) == {"rows": 64 if act == "cancel" else 0}
+        assert query(app.internals.store, "select count(*) from duly_item where job_id is not null") == [(0,)]
+    assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 64 if act == "cancel" else 0}
 
 
 def test_a_file_that_cannot_be_read_fails_its_job_until_it_is_tried_again(app: Duly, world: World) -> None:
     job = send(app, b"%PDF-1.7 nothing", "products.csv")
     world.run()
-    shown = app.verbs.jobs.show(LOCAL, job.id)
+    shown = app.internals.verbs.jobs.show(LOCAL, job.id)
     assert shown.queue_state == "FAILED"
     assert "is a PDF" in str(shown.last_error)
     (reading,) = world.items(task="duly.ingest")
     assert reading.state == "failed"
-    with app.intake.files.writer(app.verbs.files.of(job).place) as mended:
+    with app.internals.intake.files.writer(app.internals.verbs.files.of(job).place) as mended:
         mended.write(TABLE.encode())
     app.retry(reading.id)
     world.run()
-    shown = app.verbs.jobs.show(LOCAL, job.id)
+    shown = app.internals.verbs.jobs.show(LOCAL, job.id)
     assert (shown.queue_state, shown.last_error, shown.done_items) == ("DONE", None, 2)
 
 
@@ -208,17 +208,17 @@ def test_a_file_of_another_kind_than_the_jobs_is_refused(app: Duly, world: World
 
 def test_a_file_that_is_gone_fails_its_job(app: Duly, world: World) -> None:
     job = send(app, TABLE)
-    app.intake.files.delete(app.verbs.files.of(job).place)
+    app.internals.intake.files.delete(app.internals.verbs.files.of(job).place)
     world.advance(hours=1)  # as long as another machine may have it
-    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "FAILED"
+    assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "FAILED"
 
 
 def test_a_worker_that_does_not_know_the_type_leaves_it_to_others(app: Duly, world: World) -> None:
     job = send(app, TABLE)
-    known = app.job_types.pop("csv")
+    known = app.internals.job_types.pop("csv")
     world.run()
     assert look(app, job).total == 0
-    app.job_types["csv"] = known
+    app.internals.job_types["csv"] = known
     world.advance(60)
     assert look(app, job).done == 2
 
@@ -228,7 +228,7 @@ def test_a_file_with_too_many_rows_is_not_taken_to_its_end(open_app: Open) -> No
     app.migrate()
     job = send(app, many(101))
     with pytest.raises(Exception, match="at most 100 rows"):
-        ingest(app.intake, job.id, lambda _: None)
+        ingest(app.internals.intake, job.id, lambda _: None)
 
 
 def test_an_owner_has_only_so_many_jobs_and_rows_under_way(open_app: Open) -> None:
@@ -241,8 +241,8 @@ def test_an_owner_has_only_so_many_jobs_and_rows_under_way(open_app: Open) -> No
         send(app, many(1), who=ana)
     assert len(kept(app)) == 2, "what is refused is not kept"
     send(app, many(1), who=bob)
-    ingest(app.intake, first.id, lambda _: None)
-    app.verbs.jobs.remove(ana, first.id + 1)
+    ingest(app.internals.intake, first.id, lambda _: None)
+    app.internals.verbs.jobs.remove(ana, first.id + 1)
     with pytest.raises(WrongState, match="3 rows of jobs have not ended"):
         send(app, many(1), who=ana)
 
@@ -250,9 +250,9 @@ def test_an_owner_has_only_so_many_jobs_and_rows_under_way(open_app: Open) -> No
 def test_files_may_be_turned_off(open_app: Open) -> None:
     app = open_app(db_ingest_enabled=False)
     with pytest.raises(ConfigError, match="db_ingest_enabled"):
-        app.intake.receive()
+        app.internals.intake.receive()
     with pytest.raises(ConfigError, match="db_ingest_enabled"):
-        app.intake.order(LOCAL, "file:a.csv", job_type="csv")
+        app.internals.intake.order(LOCAL, "file:a.csv", job_type="csv")
 
 
 def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
@@ -265,13 +265,13 @@ def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
 def test_a_job_that_was_made_with_its_answer_lost_has_its_file(
     app: Duly, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = app.verbs.jobs.create
+    create = app.internals.verbs.jobs.create
 
     def forgetful(*given: Any, **more: Any) -> Job:
         create(*given, **more)
         raise StoreUnavailable("the line went dead")
 
-    monkeypatch.setattr(app.verbs.jobs, "create", forgetful)
+    monkeypatch.setattr(app.internals.verbs.jobs, "create", forgetful)
     with pytest.raises(StoreUnavailable):
         send(app, TABLE, key="march")
     monkeypatch.undo()
@@ -292,29 +292,29 @@ def test_an_unknown_type_is_refused_and_nothing_kept(app: Duly) -> None:
 
 
 def test_what_is_to_be_done_to_a_job_that_is_gone_is_done(app: Duly) -> None:
-    task = app.system["duly.jobs"]
+    task = app.internals.system["duly.jobs"]
     assert task(job_id=999_999, action="cancel", options={}, attempt=None) == {"rows": 0}
 
 
 def test_removing_a_job_removes_its_file(app: Duly, world: World) -> None:
     job = send(app, TABLE)
     world.run()
-    app.verbs.jobs.remove(LOCAL, job.id)
+    app.internals.verbs.jobs.remove(LOCAL, job.id)
     world.run()
     assert kept(app) == []
-    assert query(app.store, "select count(*) from duly_file") == [(0,)]
+    assert query(app.internals.store, "select count(*) from duly_file") == [(0,)]
     with pytest.raises(DoesNotExist):
-        app.verbs.files.of(job)
+        app.internals.verbs.files.of(job)
 
 
 def test_images_have_thumbnails_which_go_with_their_job(app: Duly, world: World) -> None:
     job = send(app, painted("PNG"), "cat.png", job_type="image")
     world.run()
     (row,) = rows(app, job)
-    small = f"{app.intake.thumbnails(job)}/1.webp"
+    small = f"{app.internals.intake.thumbnails(job)}/1.webp"
     assert (row.status, row.args["name"], row.args["thumbnail"]) == ("DONE", "cat.png", small)
     assert len(kept(app)) == 2
-    app.verbs.jobs.remove(LOCAL, job.id)
+    app.internals.verbs.jobs.remove(LOCAL, job.id)
     world.run()
     assert kept(app) == []
 
@@ -322,16 +322,18 @@ def test_images_have_thumbnails_which_go_with_their_job(app: Duly, world: World)
 def test_databases_that_share_a_place_for_files_have_thumbnails_of_their_own(
     app: Duly, world: World, tmp_path: Path
 ) -> None:
-    other = Duly(f"sqlite:///{tmp_path}/other.db", files_url=app.intake.settings.files_url)
+    other = Duly(f"sqlite:///{tmp_path}/other.db", files_url=app.internals.intake.settings.files_url)
     other.job_type("image", other.task(name="see")(lambda **row: None), images=True)
     other.migrate()
     job = send(app, painted("PNG"), "cat.png", job_type="image")
     theirs = send(other, painted("PNG"), "dog.png", job_type="image")
     world.run()
-    ingest(other.intake, theirs.id, lambda _: None)
-    assert other.intake.thumbnails(job) != app.intake.thumbnails(job), "numbers of jobs are the same in many databases"
+    ingest(other.internals.intake, theirs.id, lambda _: None)
+    assert other.internals.intake.thumbnails(job) != app.internals.intake.thumbnails(job), (
+        "numbers of jobs are the same in many databases"
+    )
     assert len(kept(app)) == 4
-    app.verbs.jobs.remove(LOCAL, job.id)
+    app.internals.verbs.jobs.remove(LOCAL, job.id)
     world.run()
     assert len(kept(app)) == 2
     other.close()
@@ -341,22 +343,22 @@ def test_a_file_that_another_machine_may_have_is_tried_again_for_a_while(
     app: Duly, world: World, tmp_path: Path
 ) -> None:
     job = send(app, TABLE)
-    files, aside = Path(app.intake.settings.files_url), tmp_path / "aside"
+    files, aside = Path(app.internals.intake.settings.files_url), tmp_path / "aside"
     files.rename(aside)
     files.mkdir()
     world.run()
-    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+    assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
     (item,) = app.read.page(task="duly.ingest")
     assert "all servers and workers must share that place" in str(item.last_error)
     files.rmdir()
     aside.rename(files)
     world.advance(minutes=1)
-    assert (look(app, job).total, app.verbs.jobs.show(LOCAL, job.id).queue_state) == (2, "DONE")
+    assert (look(app, job).total, app.internals.verbs.jobs.show(LOCAL, job.id).queue_state) == (2, "DONE")
 
     lost = send(app, TABLE + "pan,9\n")
     files.rename(aside)
     world.advance(hours=1)
-    shown = app.verbs.jobs.show(LOCAL, lost.id)
+    shown = app.internals.verbs.jobs.show(LOCAL, lost.id)
     assert (shown.queue_state, f"in files_url ({files})" in str(shown.last_error)) == ("FAILED", True)
 
 
@@ -398,23 +400,23 @@ def test_a_preview_tells_what_would_be_refused_and_keeps_nothing(app: Duly, tmp_
     path = tmp_path / "seen.csv"
     path.write_text("Name,Shelf,Preis\ncup,red,2\npot,blue,many\n")
     with path.open("rb") as file:
-        seen = app.intake.preview(LOCAL, file, "seen.csv", job_type="csv")
+        seen = app.internals.intake.preview(LOCAL, file, "seen.csv", job_type="csv")
     assert (seen.kind, seen.mapping["title"], seen.mapping["price"], seen.refused) == ("csv", "Name", "Preis", 1)
     assert [bool(row.problems) for row in seen.rows] == [False, True]
     with path.open("rb") as file:
-        plain = app.intake.preview(LOCAL, file, "seen.csv", job_type="plain", count=1)
+        plain = app.internals.intake.preview(LOCAL, file, "seen.csv", job_type="plain", count=1)
     assert [row.values["Name"] for row in plain.rows] == ["cup"]
     assert (plain.mapping, plain.unused, plain.refused) == ({}, (), 0)
-    assert app.verbs.jobs.page(LOCAL) == []
+    assert app.internals.verbs.jobs.page(LOCAL) == []
 
 
 def test_a_preview_tells_what_the_task_would_refuse(app: Duly) -> None:
     file = io.BytesIO(b'{"n": 1}\n{"n": "one"}\n')
-    seen = app.intake.preview(LOCAL, file, "rows.jsonl", job_type="typed")
+    seen = app.internals.intake.preview(LOCAL, file, "rows.jsonl", job_type="typed")
     assert ([row.problems for row in seen.rows], seen.refused) == ([(), ("n: expected `int`, got `str`",)], 1)
-    mapped = app.intake.preview(LOCAL, io.BytesIO(b"Name,Colour of it\ncup,red\n"), "a.csv", job_type="csv")
+    mapped = app.internals.intake.preview(LOCAL, io.BytesIO(b"Name,Colour of it\ncup,red\n"), "a.csv", job_type="csv")
     assert ["color" in problem for row in mapped.rows for problem in row.problems] == [True], "it has no such argument"
-    picture = app.intake.preview(LOCAL, io.BytesIO(painted("PNG")), "cat.png", job_type="image")
+    picture = app.internals.intake.preview(LOCAL, io.BytesIO(painted("PNG")), "cat.png", job_type="image")
     assert [row.problems for row in picture.rows] == [()]
 
 
@@ -441,17 +443,17 @@ def test_a_file_of_the_inbox_is_taken_once(open_app: Open, tmp_path: Path) -> No
     app.migrate()
     (inbox / "products.csv").write_text(TABLE)
     with pytest.raises(InputError, match="jobType"):
-        app.intake.order(LOCAL, "file:products.csv", job_type="nothing")
-    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv", key="march")
-    assert app.intake.order(LOCAL, "file:products.csv", job_type="csv", key="march").id == job.id
+        app.internals.intake.order(LOCAL, "file:products.csv", job_type="nothing")
+    job = app.internals.intake.order(LOCAL, "file:products.csv", job_type="csv", key="march")
+    assert app.internals.intake.order(LOCAL, "file:products.csv", job_type="csv", key="march").id == job.id
     assert (inbox / "products.csv").exists(), "it is taken by whoever reads it"
-    assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
-    assert app.verbs.files.of(look(app, job)).name == "products.csv"
+    assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 2}
+    assert app.internals.verbs.files.of(look(app, job)).name == "products.csv"
     assert (inbox / "done" / "products.csv").exists()
-    again = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    again = app.internals.intake.order(LOCAL, "file:products.csv", job_type="csv")
     with pytest.raises(GiveUp, match=r"no file 'products\.csv' in the inbox"):
-        ingest(app.intake, again.id, lambda _: None)
-    assert app.verbs.jobs.show(LOCAL, again.id).queue_state == "FAILED"
+        ingest(app.internals.intake, again.id, lambda _: None)
+    assert app.internals.verbs.jobs.show(LOCAL, again.id).queue_state == "FAILED"
 
 
 @pytest.mark.parametrize("is_removed", [True, False])
@@ -463,27 +465,27 @@ def test_a_file_that_comes_too_late_for_its_job_is_not_kept(
     app = open_app(inbox=str(inbox))
     app.migrate()
     (inbox / "products.csv").write_text(TABLE)
-    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
-    keep = app.intake.keep
+    job = app.internals.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    keep = app.internals.intake.keep
 
     def slow(portions: Any) -> Any:
         made = keep(portions)
         if is_removed:
-            app.verbs.jobs.remove(LOCAL, job.id)
+            app.internals.verbs.jobs.remove(LOCAL, job.id)
         else:
             file = new_file(made, "products.csv", None)
-            with app.store.transaction() as connection:
-                app.verbs.files.attach(job, replace(file, place="uploads/first"), connection)
+            with app.internals.store.transaction() as connection:
+                app.internals.verbs.files.attach(job, replace(file, place="uploads/first"), connection)
         return made
 
-    monkeypatch.setattr(app.intake, "keep", slow)
+    monkeypatch.setattr(app.internals.intake, "keep", slow)
     if is_removed:
-        assert ingest(app.intake, job.id, lambda _: None) == {"rows": 0}
+        assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 0}
     else:
         with pytest.raises(WrongState, match="has a file by now"):
-            ingest(app.intake, job.id, lambda _: None)
+            ingest(app.internals.intake, job.id, lambda _: None)
     assert kept(app) == []
-    assert query(app.store, "select count(*) from duly_file") == [(0 if is_removed else 1,)]
+    assert query(app.internals.store, "select count(*) from duly_file") == [(0 if is_removed else 1,)]
     assert (inbox / "products.csv").exists()
 
 
@@ -493,14 +495,14 @@ def test_a_file_that_could_not_be_kept_is_put_back(open_app: Open, tmp_path: Pat
     app = open_app(inbox=str(inbox), upload_max_bytes=10)
     app.migrate()
     (inbox / "products.csv").write_text(TABLE)
-    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    job = app.internals.intake.order(LOCAL, "file:products.csv", job_type="csv")
     with pytest.raises(GiveUp, match="more than 10 bytes"):
-        ingest(app.intake, job.id, lambda _: None)
+        ingest(app.internals.intake, job.id, lambda _: None)
     assert (inbox / "products.csv").exists()
 
 
 def test_what_was_half_written_a_day_ago_is_swept_away(app: Duly) -> None:
-    root = Path(app.intake.settings.files_url)
+    root = Path(app.internals.intake.settings.files_url)
     (root / ".incoming").mkdir(parents=True)
     left = root / ".incoming" / "left"
     left.write_text("half")
@@ -516,11 +518,11 @@ def test_what_was_half_written_a_day_ago_is_swept_away(app: Duly) -> None:
 def test_only_places_that_are_allowed_are_asked(open_app: Open, source: str) -> None:
     app = open_app(sources_allowed="s3://drop/incoming, ftp://files.example/")
     with pytest.raises(InputError, match="source: "):
-        app.intake.order(LOCAL, source, job_type="csv")
+        app.internals.intake.order(LOCAL, source, job_type="csv")
 
 
 def test_the_user_of_a_server_is_the_one_that_is_allowed(open_app: Open) -> None:
-    settings = open_app(sources_allowed="ftp://ana@files.example/in, ftp://open.example").intake.settings
+    settings = open_app(sources_allowed="ftp://ana@files.example/in, ftp://open.example").internals.intake.settings
     for source in ("ftp://files.example/in/a.csv", "ftp://ana@files.example/in/a.csv"):
         assert checked(source, settings, registry()).user == "ana"
     assert checked("ftp://open.example/a.csv", settings, registry()).user is None
@@ -546,13 +548,13 @@ def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
         )  # fmt: skip
         app.migrate()
         for source in ("s3://drop/new/products.csv", f"{server}/products.csv"):
-            job = app.intake.order(LOCAL, source, job_type="csv")
-            assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
+            job = app.internals.intake.order(LOCAL, source, job_type="csv")
+            assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 2}
         assert len(client.list_objects(Bucket="drop", Prefix=f"{tmp_path.name}/uploads/")["Contents"]) == 2
         for source in ("s3://drop/new/nothing.csv", f"{server}/nothing.csv"):
-            job = app.intake.order(LOCAL, source, job_type="csv")
+            job = app.internals.intake.order(LOCAL, source, job_type="csv")
             with pytest.raises(GiveUp, match="source: there is no"):
-                ingest(app.intake, job.id, lambda _: None)
+                ingest(app.internals.intake, job.id, lambda _: None)
 
 
 def test_a_place_that_is_away_for_a_while_does_not_fail_a_job(
@@ -564,19 +566,19 @@ def test_a_place_that_is_away_for_a_while_does_not_fail_a_job(
         server = f"ftp://{ftp.user}@{ftp.host}:{ftp.port}"
         app = open_app(ftp_password=ftp.password, sources_allowed=server)
         app.migrate()
-        job = app.intake.order(LOCAL, f"{server}/products.csv", job_type="csv")
+        job = app.internals.intake.order(LOCAL, f"{server}/products.csv", job_type="csv")
         for act, error in (("find", SourceError), ("portions", Changed), ("find", BucketError)):
             with monkeypatch.context() as patch:
                 patch.setattr(FtpSource, act, MagicMock(side_effect=error("hiccup")))
                 with pytest.raises(error, match="hiccup"):
-                    ingest(app.intake, job.id, lambda _: None)
-            assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
-        missing = app.intake.order(LOCAL, f"{server}/no/such/folder.csv", job_type="csv")
+                    ingest(app.internals.intake, job.id, lambda _: None)
+            assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+        missing = app.internals.intake.order(LOCAL, f"{server}/no/such/folder.csv", job_type="csv")
         with pytest.raises(GiveUp, match=r"source: .*550"):
-            ingest(app.intake, missing.id, lambda _: None)
-        assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
+            ingest(app.internals.intake, missing.id, lambda _: None)
+        assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 2}
 
 
 def test_a_place_for_files_is_a_folder_or_a_bucket(open_app: Open) -> None:
     with pytest.raises(ConfigError, match="names no bucket"):
-        open_app(files_url="s3://").intake.receive()
+        open_app(files_url="s3://").internals.intake.receive()

@@ -40,7 +40,7 @@ def app(open_app: Open, inbox: Path) -> Duly:
 
 
 def live(app: Duly, owner: str = "ana") -> int:
-    return sum(each.queue_state != "DONE" for each in app.verbs.jobs.page(LOCAL, owner))
+    return sum(each.queue_state != "DONE" for each in app.internals.verbs.jobs.page(LOCAL, owner))
 
 
 def test_many_who_ask_at_once_get_as_many_as_they_may_and_no_more(app: Duly) -> None:
@@ -61,15 +61,15 @@ def test_the_limit_holds_for_uploads_addresses_and_scans(app: Duly, inbox: Path)
     (inbox / "a.csv").write_text(table(1, "a"))
     (inbox / "b.csv").write_text(table(1, "b"))
     send(app, table(1), who=ANA)
-    app.intake.order(ANA, "file:a.csv", job_type="csv")
-    first = app.intake.scanner.scan(LOCAL)
+    app.internals.intake.order(ANA, "file:a.csv", job_type="csv")
+    first = app.internals.intake.scanner.scan(LOCAL)
     assert (first.took, live(app)) == (1, 3)
     with pytest.raises(WrongState, match="3 jobs are not finished, which is the limit"):
         send(app, table(1), who=ANA)
     with pytest.raises(WrongState, match="3 jobs"):
-        app.intake.order(ANA, "file:b.csv", job_type="csv")
+        app.internals.intake.order(ANA, "file:b.csv", job_type="csv")
     (inbox / "c.csv").write_text(table(1, "c"))
-    assert "3 jobs" in str(app.intake.scanner.scan(LOCAL).held)
+    assert "3 jobs" in str(app.internals.intake.scanner.scan(LOCAL).held)
     assert live(app) == 3
 
 
@@ -82,29 +82,29 @@ def test_a_request_that_is_repeated_is_answered_also_when_no_more_may_come(app: 
 def test_whatever_ends_a_job_makes_room_for_one(app: Duly, world: World, how: str) -> None:
     jobs = [send(app, table(1), who=ANA) for _ in range(3)]
     for job in jobs:
-        app.verbs.jobs.pause(ANA, job.id)
+        app.internals.verbs.jobs.pause(ANA, job.id)
     world.run()
     with pytest.raises(WrongState):
         send(app, table(1), who=ANA)
     match how:
         case "end":
-            app.verbs.jobs.resume(ANA, jobs[0].id)
+            app.internals.verbs.jobs.resume(ANA, jobs[0].id)
         case "cancel":
-            app.verbs.jobs.cancel(ANA, jobs[0].id)
+            app.internals.verbs.jobs.cancel(ANA, jobs[0].id)
         case "remove":
-            app.verbs.jobs.remove(ANA, jobs[0].id)
+            app.internals.verbs.jobs.remove(ANA, jobs[0].id)
     world.run()
     last = send(app, table(1), who=ANA)
     with pytest.raises(WrongState):
         send(app, table(1), who=ANA)
-    app.verbs.jobs.pause(ANA, last.id)
+    app.internals.verbs.jobs.pause(ANA, last.id)
 
 
 def test_rows_count_until_they_have_ended(app: Duly, world: World) -> None:
     job = send(app, table(9), who=ANA)
-    ingest(app.intake, job.id, lambda _: None)
+    ingest(app.internals.intake, job.id, lambda _: None)
     more = send(app, table(1), who=ANA)
-    ingest(app.intake, more.id, lambda _: None)
+    ingest(app.internals.intake, more.id, lambda _: None)
     with pytest.raises(WrongState, match="10 rows of jobs have not ended"):
         send(app, table(1), who=ANA)
     assert len(kept(app)) == 2

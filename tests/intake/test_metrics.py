@@ -21,7 +21,7 @@ TABLE = "title,price\ncup,7\nbroken,8\nnowhere,9\nbad,many\n"
 
 
 def told(app: Duly) -> dict[str, float]:
-    lines = (line for line in generate_latest(app.telemetry.registry).decode().splitlines() if line[0] != "#")
+    lines = (line for line in generate_latest(app.internals.telemetry.registry).decode().splitlines() if line[0] != "#")
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
@@ -56,7 +56,7 @@ def test_the_number_of_pending_rows_is_asked_for_now_and_then(
     assert told(app)[name] == 1
     world.run()
     assert told(app)[name] == 1, "as it was a moment ago"
-    app.telemetry._database._pending.forget()
+    app.internals.telemetry._database._pending.forget()
     assert name not in told(app)
 
 
@@ -65,7 +65,7 @@ def test_pages_are_timed_and_slow_ones_counted_with_where_they_begin_and_end(
 ) -> None:
     job = send(app, TABLE)
     world.run()
-    rows = app.verbs.job_rows
+    rows = app.internals.verbs.job_rows
     with caplog.at_level(logging.DEBUG, "duly.jobs"):
         caplog.clear()
         page = rows.page(LOCAL, job.id, ["DONE", "ERROR"])
@@ -86,11 +86,11 @@ def test_pages_are_timed_and_slow_ones_counted_with_where_they_begin_and_end(
 def test_the_log_tells_what_happens_to_a_job(app: Duly, world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "duly.jobs"):
         job = send(app, "title\nbroken\n")
-        app.verbs.jobs.pause(LOCAL, job.id)
-        app.verbs.jobs.resume(LOCAL, job.id)
+        app.internals.verbs.jobs.pause(LOCAL, job.id)
+        app.internals.verbs.jobs.resume(LOCAL, job.id)
         world.run()
-        app.verbs.jobs.reprocess(LOCAL, job.id)
-        app.verbs.jobs.remove(LOCAL, job.id)
+        app.internals.verbs.jobs.reprocess(LOCAL, job.id)
+        app.internals.verbs.jobs.remove(LOCAL, job.id)
     events = [record.__dict__["event"] for record in caplog.records if "event" in record.__dict__]
     assert events == ["job.created", "job.paused", "job.resumed", "job.reprocessed", "job.removed"]
     assert f"job {job.id}: finished reading its file, 1 rows" in caplog.text
@@ -98,15 +98,15 @@ def test_the_log_tells_what_happens_to_a_job(app: Duly, world: World, caplog: py
 
 def test_who_had_to_wait_for_a_connection_writes_less_at_a_time(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     job = send(app, "title\n" + "x\n" * 400)
-    reading, sizes = Ingest(app.intake, job, lambda _: None), []
-    load = app.store.load_rows
+    reading, sizes = Ingest(app.internals.intake, job, lambda _: None), []
+    load = app.internals.store.load_rows
 
     def waiting(*given: object) -> bool:
         sizes.append(len(given[2]))  # type: ignore[arg-type]
         WAITS.add(0.01)
         return load(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(app.store, "load_rows", waiting)
+    monkeypatch.setattr(app.internals.store, "load_rows", waiting)
     reading.run()
     assert sizes[:3] == [64, 32, 16]
 
@@ -123,6 +123,6 @@ def test_waits_are_added_up_for_the_process_and_for_each_thread() -> None:
 
 def test_jobs_that_are_over_for_long_do_not_count_as_pending(app: Duly, world: World) -> None:
     app.job("count", [{"n": 1}]).pause()
-    app.verbs.jobs.remove(LOCAL, app.verbs.jobs.page(LOCAL)[0].id)
+    app.internals.verbs.jobs.remove(LOCAL, app.internals.verbs.jobs.page(LOCAL)[0].id)
     world.advance(timedelta(seconds=1))
     assert app.read.pending() == {}

@@ -49,11 +49,13 @@ def dropped(open_app: Open, inbox: Path) -> Duly:
 
 
 def scan(app: Duly, **more: Any) -> ScanReport:
-    return app.intake.scanner.scan(LOCAL, **more)
+    return app.internals.intake.scanner.scan(LOCAL, **more)
 
 
 def jobs(app: Duly) -> list[tuple[Any, ...]]:
-    return query(app.store, "select f.name, j.id from duly_job j join duly_file f on f.id = j.file_id order by j.id")
+    return query(
+        app.internals.store, "select f.name, j.id from duly_job j join duly_file f on f.id = j.file_id order by j.id"
+    )
 
 
 def names(folder: Path) -> list[str]:
@@ -76,7 +78,7 @@ def test_a_dropped_file_becomes_a_job_once_and_is_moved_to_those_that_are_done(d
     assert (name, names(inbox), names(inbox / "done")) == ("a.csv", [".taken", "done", "failed"], ["a.csv"])
     assert scan(dropped).found == 0
     run(dropped)
-    over = dropped.verbs.jobs.show(LOCAL, job_id)
+    over = dropped.internals.verbs.jobs.show(LOCAL, job_id)
     assert (over.queue_state, over.done_items, over.user_id) == ("DONE", 2, None)
 
 
@@ -90,7 +92,7 @@ def test_the_same_content_is_passed_over_as_long_as_its_job_is_kept(dropped: Dul
     assert (told.took, told.passed_over, told.passed[0].job_id) == (0, 1, first)
     assert "has the same content as the file of job" in str(told.passed[0].reason)
     assert (names(inbox / "done"), len(kept(dropped))) == (["a.csv", "again.csv"], 1)
-    dropped.verbs.jobs.remove(LOCAL, first)
+    dropped.internals.verbs.jobs.remove(LOCAL, first)
     (inbox / "now.csv").write_text(TABLE)
     assert scan(dropped).took == 1
     run(dropped)
@@ -135,10 +137,10 @@ def test_links_devices_and_names_that_lead_elsewhere_are_not_followed(
     assert (told.found, told.took, told.refused) == (0, 0, 2)
     assert [each.source for each in told.refusals] == ["link.csv", "pipe.csv"]
     with pytest.raises(InputError, match="source"):
-        dropped.intake.order(LOCAL, "file:../secret.csv", job_type="csv")
-    job = dropped.intake.order(LOCAL, "file:link.csv", job_type="csv")
+        dropped.internals.intake.order(LOCAL, "file:../secret.csv", job_type="csv")
+    job = dropped.internals.intake.order(LOCAL, "file:link.csv", job_type="csv")
     with pytest.raises(GiveUp, match="there is no file"):
-        ingest(dropped.intake, job.id, lambda _: None)
+        ingest(dropped.internals.intake, job.id, lambda _: None)
 
 
 def test_a_file_that_still_grows_is_left_alone_until_it_stays_the_same(open_app: Open, inbox: Path) -> None:
@@ -154,11 +156,11 @@ def test_a_file_that_still_grows_is_left_alone_until_it_stays_the_same(open_app:
             with growing.open("a") as file:
                 file.write("more\n")
 
-    app.intake.scanner = Scanner(app.intake, meanwhile)
+    app.internals.intake.scanner = Scanner(app.internals.intake, meanwhile)
     for _ in range(2):
         told = scan(app)
         assert (told.took, told.unsettled, told.passed[0].reason) == (0, 1, "may still be written")
-    app.intake.scanner = Scanner(app.intake)
+    app.internals.intake.scanner = Scanner(app.internals.intake)
     assert (scan(app).took, pauses) == (1, [0.05, 0.05])
     (live,) = app.read.page(task="duly.scan")
     assert live.state == "waiting", "a worker goes on"
@@ -176,14 +178,14 @@ def test_what_an_owner_may_not_have_yet_is_taken_when_they_may(open_app: Open, i
     with asyncio.Runner() as runner:
         World(app, app.clock, runner).advance(minutes=5)  # type: ignore[arg-type]
     assert [name for name, _ in jobs(app)] == [f"{number}.csv" for number in range(5)]
-    assert {each.user_id for each in app.verbs.jobs.page(LOCAL)} == {"ana"}
+    assert {each.user_id for each in app.internals.verbs.jobs.page(LOCAL)} == {"ana"}
 
 
 def test_one_look_takes_a_portion_and_a_worker_goes_on(
     dropped: Duly, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "PORTION", 10)
-    object.__setattr__(dropped.intake.settings, "owner_most_jobs", 1000)
+    object.__setattr__(dropped.internals.intake.settings, "owner_most_jobs", 1000)
     for number in range(35):
         (inbox / f"{number}.csv").write_text(f"title\n{number}\n")
     told = scan(dropped)
@@ -212,11 +214,11 @@ def test_pictures_are_jobs_of_another_type_and_a_type_may_be_said(open_app: Open
     (inbox / "cat.png").write_bytes(painted("PNG"))
     (inbox / "a.csv").write_text(TABLE)
     scan(app)
-    assert {each.job_type for each in app.verbs.jobs.page(LOCAL)} == {"csv", "image"}
+    assert {each.job_type for each in app.internals.verbs.jobs.page(LOCAL)} == {"csv", "image"}
     other = open_app(inbox=str(inbox), scan_settle_seconds=0, scan_type="plain")
     (inbox / "b.csv").write_text("colour\nred\n")
     scan(other)
-    assert app.verbs.jobs.page(LOCAL)[0].job_type == "plain"
+    assert app.internals.verbs.jobs.page(LOCAL)[0].job_type == "plain"
     nowhere = open_app(inbox=str(inbox), scan_settle_seconds=0, scan_type="stock")
     (inbox / "c.csv").write_text("colour\nblue\n")
     assert "no job type stock is registered here" in str(scan(nowhere).held)
@@ -228,7 +230,7 @@ def test_a_process_without_types_of_jobs_leaves_files_to_a_worker_that_has_them(
 ) -> None:
     (inbox / "a.csv").write_text(TABLE)
     (inbox / "cat.png").write_bytes(painted("PNG"))
-    settings = {"inbox": str(inbox), "scan_settle_seconds": 0, "files_url": dropped.intake.settings.files_url}
+    settings = {"inbox": str(inbox), "scan_settle_seconds": 0, "files_url": dropped.internals.intake.settings.files_url}
     bare, half = (Duly(database_url, clock=dropped.clock, **settings) for _ in range(2))
     half.job_type("csv", half.task(name="look_up")(lambda **row: None))
     try:
@@ -295,18 +297,18 @@ def test_files_of_a_bucket_and_a_server_are_taken_once_and_stay_there(
             assert sorted(each.took for each in pool.map(scan, (app, other))) == [0, 1]
         assert len(jobs(app)) == 3
         # What was refused is looked at again when someone asks for that.
-        object.__setattr__(app.intake.settings, "scan_type", "")
+        object.__setattr__(app.internals.intake.settings, "scan_type", "")
         client.delete_object(Bucket=drop, Key="bad.csv")
         client.put_object(Bucket=drop, Key="bad.csv", Body=b"%PDF-1.7 nothing")
         assert (scan(app).refused, scan(app, is_again=True).refused) == (2, 2)
-        reasons = query(app.store, "select reason from duly_scanned where job_id is null")
+        reasons = query(app.internals.store, "select reason from duly_scanned where job_id is null")
         assert len(reasons) == 1
 
 
 def test_a_file_that_someone_ordered_is_not_taken_by_a_scan(dropped: Duly, inbox: Path) -> None:
     (inbox / "a.csv").write_text(TABLE)
-    job = dropped.intake.order(LOCAL, "file:a.csv", job_type="csv")
-    ingest(dropped.intake, job.id, lambda _: None)
+    job = dropped.internals.intake.order(LOCAL, "file:a.csv", job_type="csv")
+    ingest(dropped.internals.intake, job.id, lambda _: None)
     # As if its reader had died before it moved the file on.
     (inbox / "done" / "a.csv").rename(inbox / "a.csv")
     told = scan(dropped)
@@ -322,7 +324,7 @@ def test_scans_may_be_turned_off_and_places_may_be_wrong(open_app: Open, tmp_pat
     off = open_app(db_ingest_enabled=False)
     with pytest.raises(ConfigError, match="db_ingest_enabled"):
         scan(off)
-    off.verbs.scans.go_on()
+    off.internals.verbs.scans.go_on()
     run(off)
     assert off.read.page(task="duly.scan")[0].result == {"taken": 0}
 
@@ -352,7 +354,7 @@ def test_a_worker_looks_every_so_often_while_the_settings_say_so(open_app: Open,
 
 
 def test_a_worker_that_knows_no_places_leaves_it_to_others(app: Duly, world: World) -> None:
-    app.verbs.scans.go_on()
+    app.internals.verbs.scans.go_on()
     world.run()
     (item,) = app.read.page(task="duly.scan")
     assert item.state == "waiting"
@@ -374,7 +376,7 @@ def _die_at(line: int, settings: dict[str, Any], url: str) -> None:
     def look_up(title: str = "", sku: str = "", brand: str = "", price: str = "", ean: str = "") -> None: ...
 
     app.job_type("csv", look_up, PRODUCT)
-    app.store.now()
+    app.internals.store.now()
     count = 0
 
     def trace(frame: Any, event: str, _: Any) -> Any:
@@ -388,7 +390,7 @@ def _die_at(line: int, settings: dict[str, Any], url: str) -> None:
         return trace
 
     sys.settrace(trace)
-    app.intake.scanner.portion()
+    app.internals.intake.scanner.portion()
     sys.settrace(None)
     os._exit(0)
 
@@ -401,7 +403,7 @@ def test_wherever_a_scanner_is_killed_each_file_becomes_one_job(
     }  # fmt: skip
     app = open_app(**settings)
     app.migrate()
-    app.store.close()
+    app.internals.store.close()
     app.internals.database._store = None
     fork = multiprocessing.get_context("fork")
     line, drops = 1, 0
@@ -426,7 +428,7 @@ def test_wherever_a_scanner_is_killed_each_file_becomes_one_job(
         line += STEP
     assert line > 100
     assert len(jobs(app)) == drops
-    assert query(app.store, "select count(distinct sha256), count(*) from duly_file") == [(drops, drops)]
+    assert query(app.internals.store, "select count(distinct sha256), count(*) from duly_file") == [(drops, drops)]
     assert names(inbox / ".taken") == []
     app.close()
 

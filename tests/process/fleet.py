@@ -83,7 +83,7 @@ class Fleet:
         return Counter(line[0] for line in self.lines(kind))
 
     def states(self) -> Counter[str]:
-        with self.app.store.transaction() as connection:
+        with self.app.internals.store.transaction() as connection:
             rows = connection.execute("select state, count(*) from duly_item group by state").fetchall()
         return Counter(dict(rows))
 
@@ -93,7 +93,7 @@ def freeze(ours: Fleet, worker: subprocess.Popen[bytes]) -> None:
     while True:
         worker.send_signal(signal.SIGSTOP)
         until(lambda: Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-        if not _is_writing(ours.app.store):
+        if not _is_writing(ours.app.internals.store):
             return
         worker.send_signal(signal.SIGCONT)
 

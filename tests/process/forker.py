@@ -46,12 +46,12 @@ def main(url: str, how: str) -> None:
             thread.start()
         children = [fork(app) for _ in range(CHILDREN)]
     else:
-        with app.store.transaction() as connection:
+        with app.internals.store.transaction() as connection:
             connection.execute("update duly_item set rank = 5")
             children = [fork(app)]
             codes = [end_of(child) for child in children]
         # What the child did with the connection that it inherited, its end included, is nothing to this one.
-        with app.store.transaction() as connection:
+        with app.internals.store.transaction() as connection:
             ranks = connection.execute("select distinct rank from duly_item where task = 'parents'").fetchall()
         print(json.dumps({"codes": codes, "ranks": [list(row) for row in ranks]}))
         return

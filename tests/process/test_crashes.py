@@ -18,7 +18,7 @@ ITEMS = 3_000
 
 
 def put(ours: Fleet, task: str, at: datetime | None = None, **args: object) -> int:
-    (placed,) = ours.app.store.put([workload.tasks[task].options(at=at).new(**args)])
+    (placed,) = ours.app.internals.store.put([workload.tasks[task].options(at=at).new(**args)])
     return placed.id
 
 
@@ -28,8 +28,8 @@ def item(ours: Fleet, item_id: int) -> Row:
 
 def longest_stuck(ours: Fleet) -> timedelta:
     """For how long the oldest running item has been without a valid lease."""
-    now = ours.app.store.now()
-    rows = ours.app.store.expired(now, 100)[0]
+    now = ours.app.internals.store.now()
+    rows = ours.app.internals.store.expired(now, 100)[0]
     if not rows:
         return timedelta()
     leases = [ours.app.read.story(row.id).lease_until for row in rows[:20]]
@@ -41,7 +41,7 @@ def kill_while_draining(ours: Fleet, choose: random.Random, items: int, kills: i
 
     The oldest is spared: who has watched all along finds the dead in time, who has just come watches for a lease first.
     """
-    ours.app.store.load(workload.tasks["mark"].new(n=n) for n in range(items))
+    ours.app.internals.store.load(workload.tasks["mark"].new(n=n) for n in range(items))
     stuck = timedelta()
     # Not paced by a clock: the next kill falls when about a twentieth more of the work has been seen.
     for kill in range(1, kills + 1):
@@ -155,9 +155,9 @@ def test_five_hundred_overdue_items_of_a_day_of_downtime_are_all_done_after_a_st
     database_url: str, tmp_path: Path
 ) -> None:
     with fleet(database_url, tmp_path) as ours:
-        start: datetime = ours.app.store.now()
+        start: datetime = ours.app.internals.store.now()
         spread = [start - timedelta(days=1) + timedelta(seconds=n * 170) for n in range(500)]
-        ours.app.store.load(workload.tasks["mark"].at(at).new(n=n) for n, at in enumerate(spread))
+        ours.app.internals.store.load(workload.tasks["mark"].at(at).new(n=n) for n, at in enumerate(spread))
         ours.start()
         until(lambda: ours.states() == {"done": 500}, 60, ours.logs)
         ours.stop()
@@ -173,8 +173,8 @@ def test_a_worker_whose_clock_is_wrong_neither_fires_early_nor_steals(postgres_u
         folder = tmp_path / offset
         folder.mkdir()
         with fleet(postgres_url, folder, lease_seconds=4, beat_seconds=1, sweep_seconds=0.5) as ours:
-            soon = ours.app.store.now() + timedelta(seconds=3)
-            later = ours.app.store.now() + timedelta(minutes=5)
+            soon = ours.app.internals.store.now() + timedelta(seconds=3)
+            later = ours.app.internals.store.now() + timedelta(minutes=5)
             early = put(ours, "mark", n=1, at=soon)
             never = put(ours, "mark", n=2, at=later)
             held = put(ours, "linger", seconds=6.0)

@@ -15,7 +15,7 @@ def test_four_workers_drain_twenty_thousand_items_and_each_effect_happens_once(
 ) -> None:
     with fleet(database_url, tmp_path) as ours:
         rows = ({"n": n} for n in range(ITEMS))
-        ours.app.store.load(workload.tasks["mark"].new(**row) for row in rows)
+        ours.app.internals.store.load(workload.tasks["mark"].new(**row) for row in rows)
         ours.start(4)
         until(lambda: ours.states() == {"done": ITEMS}, 120, lambda: (ours.states(), ours.logs()[-2000:]))
         assert ours.stop() == [0, 0, 0, 0]

@@ -36,17 +36,19 @@ PLAIN = f'{APP}\nif __name__ == "__main__":\n    app.run()\n'
 def test_an_act_goes_on_after_its_worker_was_killed(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
         far = [workload.tasks["mark"].after(86_400).new(n=n) for n in range(20_000)]
-        ours.app.store.load(iter(far))
-        act = ours.app.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
+        ours.app.internals.store.load(iter(far))
+        act = ours.app.internals.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
         ours.start()
-        until(lambda: ours.app.verbs.acts.get(LOCAL, act).seen, 60, ours.logs)
+        until(lambda: ours.app.internals.verbs.acts.get(LOCAL, act).seen, 60, ours.logs)
         (worker,) = ours.workers
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         ours.workers.clear()
-        assert ours.app.verbs.acts.get(LOCAL, act).state == "running", "it was done before the kill: make it longer"
+        assert ours.app.internals.verbs.acts.get(LOCAL, act).state == "running", (
+            "it was done before the kill: make it longer"
+        )
         ours.start()
-        until(lambda: ours.app.verbs.acts.get(LOCAL, act).state == "done", 90, lambda: ours.logs()[-3000:])
+        until(lambda: ours.app.internals.verbs.acts.get(LOCAL, act).state == "done", 90, lambda: ours.logs()[-3000:])
         assert ours.states()["cancelled"] == 20_000
         until(lambda: ours.app.read.page(task=TASK)[0].state == "done", 30, ours.logs)
         assert ours.stop() == [0]
@@ -54,12 +56,12 @@ def test_an_act_goes_on_after_its_worker_was_killed(database_url: str, tmp_path:
 
 def test_an_act_under_suspicion_is_done_by_a_child(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
-        ours.app.store.put([workload.tasks["mark"].after(86_400).new(n=1)])
-        act = ours.app.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
-        with ours.app.store.transaction() as connection:
+        ours.app.internals.store.put([workload.tasks["mark"].after(86_400).new(n=1)])
+        act = ours.app.internals.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
+        with ours.app.internals.store.transaction() as connection:
             connection.execute("update duly_item set crashes = 1, attempt = 1 where task = 'duly.acts'")
         ours.start()
-        until(lambda: ours.app.verbs.acts.get(LOCAL, act).state == "done", 60, lambda: ours.logs()[-3000:])
+        until(lambda: ours.app.internals.verbs.acts.get(LOCAL, act).state == "done", 60, lambda: ours.logs()[-3000:])
         until(lambda: ours.app.read.page(task=TASK)[0].state == "done", 30, ours.logs)
         assert ours.stop() == [0]
 

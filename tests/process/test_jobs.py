@@ -22,14 +22,14 @@ def test_kills_while_a_file_is_read_and_worked_off_double_and_lose_no_row(databa
     where = str(tmp_path / "files")
     with fleet(database_url, tmp_path, **QUICK, files_url=where) as ours:
         app = ours.app
-        object.__setattr__(app.intake.settings, "files_url", where)
-        app.job_types.update(files.job_types)
-        with app.intake.receive() as writer:
+        object.__setattr__(app.internals.intake.settings, "files_url", where)
+        app.internals.job_types.update(files.internals.job_types)
+        with app.internals.intake.receive() as writer:
             writer.write(b"n\n" + b"".join(b"%d\n" % n for n in range(ROWS)))
-        job = app.intake.create(LOCAL, kept_by(writer), "rows.csv", job_type="csv")
+        job = app.internals.intake.create(LOCAL, kept_by(writer), "rows.csv", job_type="csv")
 
         def reached(rows: int, ended: int) -> bool:
-            now = app.verbs.jobs.get(LOCAL, job.id)
+            now = app.internals.verbs.jobs.get(LOCAL, job.id)
             return now.total >= rows and now.ended >= ended
 
         ours.start(2, spec=SPEC)
@@ -37,10 +37,12 @@ def test_kills_while_a_file_is_read_and_worked_off_double_and_lose_no_row(databa
             until(lambda rows=rows, ended=ended: reached(rows, ended), 90, ours.logs)
             ours.kill_one(choose)
             ours.start(1, spec=SPEC)
-        until(lambda: app.verbs.jobs.get(LOCAL, job.id).is_over, 90, ours.logs)
+        until(lambda: app.internals.verbs.jobs.get(LOCAL, job.id).is_over, 90, ours.logs)
         ours.stop()
-        over = app.verbs.jobs.get(LOCAL, job.id)
+        over = app.internals.verbs.jobs.get(LOCAL, job.id)
         assert (over.total, over.done) == (ROWS, ROWS)
-        assert [row.result for row in app.verbs.job_rows.each(LOCAL, job.id)] == [{"n": str(n)} for n in range(ROWS)]
+        assert [row.result for row in app.internals.verbs.job_rows.each(LOCAL, job.id)] == [
+            {"n": str(n)} for n in range(ROWS)
+        ]
         counted = f"select count(*), count(distinct row_no) from duly_item where job_id = {job.id}"
-        assert query(app.store, counted) == [(ROWS, ROWS)]
+        assert query(app.internals.store, counted) == [(ROWS, ROWS)]

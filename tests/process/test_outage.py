@@ -53,19 +53,21 @@ def recovery(database: Server, folder: Path, away: float) -> dict[str, float]:
     ):
         ours.start(2)
         until(lambda: _is_up(client), 60, one.log)
-        ours.app.store.load(workload.tasks["linger"].new(seconds=0.05) for _ in range(20))
+        ours.app.internals.store.load(workload.tasks["linger"].new(seconds=0.05) for _ in range(20))
         until(lambda: len(starts(ours)) == 2 and ours.states()["done"] == 20, 60, ours.logs)
         (folder / "began").unlink()
         # They fall due while the server is away.
-        due_at = ours.app.store.now() + timedelta(seconds=2)
-        ours.app.store.load(replace(workload.tasks["linger"].new(seconds=0.2), due_at=due_at) for _ in range(60))
+        due_at = ours.app.internals.store.now() + timedelta(seconds=2)
+        ours.app.internals.store.load(
+            replace(workload.tasks["linger"].new(seconds=0.2), due_at=due_at) for _ in range(60)
+        )
         plain = Duly(database.url)
-        plain.store.now()
+        plain.internals.store.now()
         database.go_away()
         gone = time.monotonic()
         times: dict[str, float] = {}
         threads = [
-            threading.Thread(target=lambda: times.update(plain=timed(plain.store.now, Exception))),
+            threading.Thread(target=lambda: times.update(plain=timed(plain.internals.store.now, Exception))),
             threading.Thread(target=lambda: times.update(service=timed(lambda: _put(one.port), OSError))),
         ]
         for thread in threads:
@@ -135,8 +137,8 @@ def test_a_handler_keeps_its_lease_though_the_keepers_connection_falls_silent(
         ours.start(DULY_DATABASE_URL=proxy.url)
         long = put(ours, "linger", seconds=20.0)
         until(lambda: ours.lines("began"), 60, ours.logs)
-        begun = leases(ours.app.store)
-        until(lambda: leases(ours.app.store) != begun, 60)  # the keeper has a connection now
+        begun = leases(ours.app.internals.store)
+        until(lambda: leases(ours.app.internals.store) != begun, 60)  # the keeper has a connection now
         proxy.swallow()
         until(lambda: item(ours, long).state == "done", 90, ours.logs)
         assert item(ours, long).attempt == 1

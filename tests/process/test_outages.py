@@ -49,7 +49,7 @@ def server() -> Iterator[Server]:
 
 def put(ours: Fleet, task: str, count: int, seconds: float) -> list[int]:
     new = [workload.tasks[task].options(tries=1).new(seconds=seconds) for _ in range(count)]
-    return [placed.id for placed in ours.app.store.put(new)]
+    return [placed.id for placed in ours.app.internals.store.put(new)]
 
 
 def blamed(ours: Fleet) -> list[tuple[int, str, str | None]]:
@@ -95,7 +95,7 @@ def test_while_a_long_transaction_keeps_heartbeats_waiting_nobody_is_rescued(sql
         put(ours, "linger", 6, 9.0)
         ours.start(3)
         until(lambda: len(ours.lines("began")) == 6, 60, ours.logs)
-        with ours.app.store.transaction():
+        with ours.app.internals.store.transaction():
             held = time.monotonic()
             until(lambda: time.monotonic() - held > AWAY)
         until(lambda: all_done(ours), 60, lambda: (blamed(ours), ours.states(), ours.logs()[-3000:]))

@@ -31,9 +31,9 @@ def enroll(ours: Fleet, news: Iterator[NewSchedule]) -> int:
     for new in news:
         portion.append(new)
         if len(portion) == 1_000:
-            count += len(ours.app.store.enroll(portion, _nowhere))
+            count += len(ours.app.internals.store.enroll(portion, _nowhere))
             portion = []
-    return count + len(ours.app.store.enroll(portion, _nowhere))
+    return count + len(ours.app.internals.store.enroll(portion, _nowhere))
 
 
 def _nowhere(new: NewSchedule, slot: int) -> tuple[str, datetime]:
@@ -41,7 +41,7 @@ def _nowhere(new: NewSchedule, slot: int) -> tuple[str, datetime]:
 
 
 def occurrences(ours: Fleet) -> list[tuple[int, object]]:
-    with ours.app.store.transaction() as connection:
+    with ours.app.internals.store.transaction() as connection:
         rows = connection.execute("select schedule_id, planned_at from duly_item where schedule_id is not null")
         return [tuple(row) for row in rows.fetchall()]
 
@@ -84,7 +84,7 @@ def make_up_for_a_day(ours: Fleet, missed: int, workers: int, fresh_every: float
         """Put the next fresh events while the backlog lasts."""
         soon = ours.app.clock.now() + timedelta(seconds=1)
         if not fresh or soon - fresh[-1] >= timedelta(seconds=fresh_every):
-            ours.app.store.put([workload.tasks["greet"].at(soon).new(n=-1)])
+            ours.app.internals.store.put([workload.tasks["greet"].at(soon).new(n=-1)])
             fresh.append(soon)
         return sum(line[1] != "-1" for line in ours.lines("greeted")) >= missed
 
@@ -106,7 +106,7 @@ def test_a_day_of_missed_events_is_made_up_while_fresh_ones_stay_punctual(sqlite
 
 def ration_for(ours: Fleet, seconds: float, workers: int) -> tuple[list[float], float]:
     """When calls began under a limit of 2 in 6 s, with more work than it allows."""
-    ours.app.store.load(workload.tasks["ration"].new(n=n) for n in range(int(seconds)))
+    ours.app.internals.store.load(workload.tasks["ration"].new(n=n) for n in range(int(seconds)))
     ours.start(workers)
     until(lambda: ours.lines("rations"), 60, ours.logs)
     begun = float(ours.lines("rations")[0][1])
@@ -125,7 +125,7 @@ def test_no_window_of_a_limit_is_exceeded_by_many_processes(postgres_url: str, t
 
 def test_a_limit_on_calls_at_the_same_time_holds_over_processes(sqlite_url: str, tmp_path: Path) -> None:
     with fleet(sqlite_url, tmp_path, **QUICK) as ours:
-        ours.app.store.load(workload.tasks["crowd"].new(n=n) for n in range(30))
+        ours.app.internals.store.load(workload.tasks["crowd"].new(n=n) for n in range(30))
         ours.start(3)
         until(lambda: ours.states() == {"done": 30}, 120, lambda: (ours.states(), ours.logs()[-3000:]))
         ours.stop()

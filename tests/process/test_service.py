@@ -165,7 +165,7 @@ def end_under_load(database_url: str, folder: Path, *, rate: float, kills: int, 
     assert load.refused == []
     app = Duly(database_url)
     kept = {row.id: row.args["n"] for row in app.read.pages(task="mark") if row.args["n"] >= 0}
-    notes = query(app.store, "select count(*) from duly_audit where action = 'schedule.run_now'")
+    notes = query(app.internals.store, "select count(*) from duly_audit where action = 'schedule.run_now'")
     app.close()
     assert notes == [(len(load.runs),)], "runs were lost or doubled"
     assert len(kept) >= between * (kills + 2)

@@ -19,7 +19,7 @@ def test_workers_that_die_while_their_source_is_down_leave_one_alert_and_one_pro
 ) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
         new = [workload.tasks["ask"].new(n=n) for n in range(300)]
-        ours.app.store.put(new)
+        ours.app.internals.store.put(new)
         ours.start(2)
         until(lambda: len({pid for _, pid in ours.lines("asked")}) == 2, 60, ours.logs)
         until(ours.app.read.alerts, 60, ours.logs)
@@ -36,6 +36,6 @@ def test_workers_that_die_while_their_source_is_down_leave_one_alert_and_one_pro
         until(lambda: ours.states()["done"] == len(new), 60, lambda: (ours.states(), ours.logs()[-3000:]))
         until(lambda: not ours.app.read.alerts(), 60, ours.logs)
         ours.stop()
-        with ours.app.store.transaction() as connection:
+        with ours.app.internals.store.transaction() as connection:
             rows = connection.execute("select distinct attempt, failures from duly_item").fetchall()
         assert [tuple(row) for row in rows] == [(1, 0)]

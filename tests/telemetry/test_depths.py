@@ -31,7 +31,7 @@ class Time:
 def told(app: Duly) -> dict[str, dict[tuple[str, ...], float]]:
     """What a scrape says: by metric, the values by the values of the labels."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
-    for line in generate_latest(app.telemetry.registry).decode().splitlines():
+    for line in generate_latest(app.internals.telemetry.registry).decode().splitlines():
         if line[0] != "#" and (match := LINE.fullmatch(line)):
             found.setdefault(match[1], {})[tuple(re.findall(r'="([^"]*)"', match[2]))] = float(match[3])
     return found
@@ -82,7 +82,7 @@ def test_ten_thousand_queues_make_a_bounded_page_of_metrics_with_the_right_sums(
     (failed, running, _) = claim(store)
     settle(store, failed, GiveUp("no"))
     assert running.queue == "ring"
-    page = generate_latest(app.telemetry.registry)
+    page = generate_latest(app.internals.telemetry.registry)
     assert len(page) < 150_000
     found = told(app)
     items = found["duly_queue_items"]
@@ -100,7 +100,7 @@ def test_ten_thousand_queues_make_a_bounded_page_of_metrics_with_the_right_sums(
 
 
 def test_counters_keep_the_names_that_came_first_and_never_go_down(app: Duly) -> None:
-    telemetry = app.telemetry
+    telemetry = app.internals.telemetry
     before: dict[tuple[str, ...], float] = {}
     for part in range(3):
         tasks = [f"task {n}" for n in range(part * 300, part * 300 + 300)]

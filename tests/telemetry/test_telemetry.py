@@ -39,7 +39,7 @@ def test_metrics_tell_what_happened_and_what_waits(app: Duly) -> None:
         call.after(86_400).put(fails=0)
         world.advance(60)
         app.pause("call")
-        text = generate_latest(app.telemetry.registry).decode()
+        text = generate_latest(app.internals.telemetry.registry).decode()
     for line in (
         'duly_claimed_items_total{task="call"} 5.0',
         'duly_attempts_total{outcome="done",task="call"} 2.0',
@@ -171,22 +171,22 @@ def test_the_summary_counts_the_works_time_and_all_failed_tries(
 ) -> None:
     clock = [1_000.0]
     monkeypatch.setattr("duly.telemetry.counts.time.monotonic", lambda: clock[0])
-    app.telemetry.summary()
+    app.internals.telemetry.summary()
     with duly.testing.virtual(app) as world:
         for fails in (0, 0, 0, 0, 1, 9):
             app.put("call", fails=fails)
         world.run()
-        app.telemetry.ran([("call", 0.5)] * 6)
+        app.internals.telemetry.ran([("call", 0.5)] * 6)
         clock[0] += 30
-        said = app.telemetry.summary()
+        said = app.internals.telemetry.summary()
         assert said is not None
         assert (said["processed"], said["failed"], said["willRetry"]) == (4, 2, 2)
         assert (said["durationMs"], said["eventsPerSecond"]) == (3_000, 0.13)
         world.advance(60)
-        said = app.telemetry.summary()
+        said = app.internals.telemetry.summary()
     assert said is not None
     assert (said["processed"], said["failed"], said["willRetry"]) == (1, 1, 0)
-    assert app.telemetry.summary() is None
+    assert app.internals.telemetry.summary() is None
 
 
 def test_what_a_limit_or_a_window_holds_back_is_no_recovery(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,10 +198,10 @@ def test_what_a_limit_or_a_window_holds_back_is_no_recovery(caplog: pytest.LogCa
             raise ConnectionError("line busy")
 
     with caplog.at_level(logging.WARNING, "duly"), duly.testing.virtual(one) as world:
-        one.telemetry.summary()
+        one.internals.telemetry.summary()
         ring.put_many({} for _ in range(12))
         world.advance(minutes=15)
-        said = one.telemetry.summary()
+        said = one.internals.telemetry.summary()
         assert said is not None
         assert (said["failed"], said["eventsLate"], said["recoveryMode"]) == (12, 0, False)
         world.advance(days=3)

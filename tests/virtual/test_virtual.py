@@ -63,13 +63,13 @@ def test_the_app_gets_its_own_store_and_clock_back(app: Duly) -> None:
     def ring() -> None: ...
 
     ring.put()
-    store, clock = app.store, app.clock
+    store, clock = app.internals.store, app.clock
     with testing.virtual(app) as world:
-        assert app.store is not store
+        assert app.internals.store is not store
         assert world.items() == []
         ring.put()
         ring.put()
-    assert app.store is store
+    assert app.internals.store is store
     assert app.clock is clock
     assert len(app.read.page()) == 1
     app.close()
@@ -253,12 +253,12 @@ def test_effects_in_the_handlers_transaction_commit_with_the_item(app: Duly) -> 
             raise OSError("the line broke")
 
     def ledger() -> list[Any]:
-        with app.store.transaction() as connection:
+        with app.internals.store.transaction() as connection:
             rows: list[Any] = connection.execute("select amount from ledger").fetchall()
             return rows
 
     with testing.virtual(app) as world:
-        with app.store.transaction() as connection:
+        with app.internals.store.transaction() as connection:
             connection.execute("create table ledger (amount integer)")
         placed = book.put(amount=7)
         world.run()

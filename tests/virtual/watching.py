@@ -40,8 +40,8 @@ class Ear:
 def watch(app: Duly, world: World, ear: Ear, name: str = "w") -> Watch:
     settings = replace(app.settings, alert_webhook_url="http://x")
     return Watch(
-        app.store, name, sorted(app.tasks), settings,
-        post=ear, summary=app.telemetry.summary, holds=holds_of(app.tasks), outages=world.outages,
+        app.internals.store, name, sorted(app.tasks), settings,
+        post=ear, summary=app.internals.telemetry.summary, holds=holds_of(app.tasks), outages=world.outages,
     )  # fmt: skip
 
 

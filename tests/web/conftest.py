@@ -75,7 +75,7 @@ routes = cache(rooms.build)
 def api_on(app: Duly, host: str = "127.0.0.1") -> FastAPI:
     """The API over this app; the one before it over the same kind of address speaks of this app from here on."""
     is_local = is_loopback(host)
-    return rooms.furnish(routes(is_local, tuple(app.plugins.values())), app, is_local)
+    return rooms.furnish(routes(is_local, tuple(app.internals.plugins.values())), app, is_local)
 
 
 def client_of(api: FastAPI, portal: BlockingPortal, **more: Any) -> TestClient:
@@ -95,10 +95,10 @@ class House:
         self.world = World(app, self.clock, runner)
         self._clients: list[TestClient] = []
         for name in ("ana", "bob"):
-            app.verbs.users.create(LOCAL, name)
-        app.verbs.users.create(LOCAL, "root", "admin")
+            app.internals.verbs.users.create(LOCAL, name)
+        app.internals.verbs.users.create(LOCAL, "root", "admin")
         self.secrets = {
-            name: app.verbs.users.make_key(LOCAL, name, "tests", scopes)[1]
+            name: app.internals.verbs.users.make_key(LOCAL, name, "tests", scopes)[1]
             for name, scopes in (("ana", ("read", "write")), ("bob", ("read", "write")), ("root", SCOPES))
         }
         self.api = api_on(app, ANYWHERE)
@@ -116,14 +116,14 @@ class House:
         return self.client(api=api_on(self.app))
 
     def key(self, user: str, *scopes: str, **more: Any) -> TestClient:
-        return self.client(self.app.verbs.users.make_key(LOCAL, user, "extra", scopes, **more)[1])
+        return self.client(self.app.internals.verbs.users.make_key(LOCAL, user, "extra", scopes, **more)[1])
 
     def put(self, who: TestClient | None = None, **more: Any) -> int:
         """An item of Ana's, or whose client this is; far in the future unless said otherwise."""
         given = {"task": "echo", "args": {"text": "hello"}, "at": LATER, **more}
         answer = (who or self.ana).post("/api/items", json={name: value for name, value in given.items() if value})
         assert answer.status_code == 201, answer.text
-        self.app.telemetry.depths.forget()  # on a slow machine they are read less often
+        self.app.internals.telemetry.depths.forget()  # on a slow machine they are read less often
         return int(answer.json()["id"])
 
     def fail(self, who: TestClient | None = None, text: str = "broken") -> int:
@@ -148,14 +148,17 @@ class House:
 def unreadable_rows(house: House, count: int) -> list[int]:
     """Rows of a job that could not be read, and are in review."""
     task = house.app.tasks["echo"]
-    job = house.app.verbs.jobs.open(LOCAL, task)
+    job = house.app.internals.verbs.jobs.open(LOCAL, task)
     new = task.new(text="x")
     rows = [
         row_of(job, number, new, status="ERROR", state="failed", outcome="unreadable", last_error="line 2")
         for number in range(1, count + 1)
     ]
-    assert house.app.store.load_rows(job.id, 1, rows)
-    return [row[0] for row in query(house.app.store, f"select id from duly_item where job_id = {job.id} order by id")]
+    assert house.app.internals.store.load_rows(job.id, 1, rows)
+    return [
+        row[0]
+        for row in query(house.app.internals.store, f"select id from duly_item where job_id = {job.id} order by id")
+    ]
 
 
 SCOPES = ("read", "write", "admin")
@@ -192,7 +195,7 @@ def house(app: Duly, runner: asyncio.Runner, portal: BlockingPortal) -> Iterator
 def statements(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """All statements that reach the database."""
     seen: list[str] = []
-    store: Any = house.app.store
+    store: Any = house.app.internals.store
     if is_sqlite(store):
         connect = store.connect
 

@@ -71,7 +71,7 @@ def test_rows_are_counted_while_no_transaction_is_open(house: House, monkeypatch
     """Others can write meanwhile, also where there is one writer at a time."""
     house.put()
     opened: list[str] = []
-    store, count, transaction = house.app.store, acts.Acts._count, house.app.store.transaction
+    store, count, transaction = house.app.internals.store, acts.Acts._count, house.app.internals.store.transaction
 
     @contextmanager
     def noted(*given: Any) -> Iterator[Any]:
@@ -139,7 +139,7 @@ def test_a_cancel_in_the_middle_of_a_portion_undoes_that_portion(house: House, m
     real = acts._apply
 
     def apply(*given: Any) -> None:
-        house.app.verbs.acts.cancel(LOCAL, act_id)
+        house.app.internals.verbs.acts.cancel(LOCAL, act_id)
         real(*given)
 
     monkeypatch.setattr(acts, "_apply", apply)
@@ -167,16 +167,19 @@ def test_after_a_crash_between_portions_it_goes_on_and_counts_nothing_twice(
 
 def _rescue(house: House) -> None:
     now = house.clock.now()
-    found, closed = house.app.store.expired(now, 10)
+    found, closed = house.app.internals.store.expired(now, 10)
     assert [item.task for item in found] == [acts.TASK]
     changes = [decide(item, Crashed("the worker died"), now, house.app.task_named(item.task).rules) for item in found]
-    house.app.store.settle(changes, [*closed, *(item.fence for item in found)])
+    house.app.internals.store.settle(changes, [*closed, *(item.fence for item in found)])
 
 
 def test_two_that_carry_out_the_same_act_do_it_once(house: House) -> None:
     ids = [house.put() for _ in range(7)]
     act_id = order(house, "cancel", {"state": "waiting"})
-    one, other = acts.portions(house.app.verbs.context, act_id), acts.portions(house.app.verbs.context, act_id)
+    one, other = (
+        acts.portions(house.app.internals.verbs.context, act_id),
+        acts.portions(house.app.internals.verbs.context, act_id),
+    )
     for _ in zip(one, other, strict=False):
         pass
     assert told(house, act_id) == ("done", 7, 7, 7)
@@ -186,11 +189,11 @@ def test_two_that_carry_out_the_same_act_do_it_once(house: House) -> None:
 def test_a_stale_portion_is_done_again_from_where_it_stands(house: House) -> None:
     [house.put() for _ in range(4)]
     act_id = order(house, "cancel", {"state": "waiting"})
-    next(acts.portions(house.app.verbs.context, act_id))
-    stale = house.app.verbs.acts.get(LOCAL, act_id)
-    list(acts.portions(house.app.verbs.context, act_id))
+    next(acts.portions(house.app.internals.verbs.context, act_id))
+    stale = house.app.internals.verbs.acts.get(LOCAL, act_id)
+    list(acts.portions(house.app.internals.verbs.context, act_id))
     with pytest.raises(acts._Outrun):
-        acts._apply(house.app.verbs.context, stale, [1], [], 1)
+        acts._apply(house.app.internals.verbs.context, stale, [1], [], 1)
     assert told(house, act_id) == ("done", 4, 4, 4)
 
 
@@ -219,8 +222,8 @@ def test_rows_that_are_left_alone_leave_no_gap_and_no_crowd(house: House) -> Non
 def _revive_late(house: House, ids: list[int]) -> list[Any]:
     """Carry the act out an hour after it was ordered: a rate counts from when it begins."""
     house.clock.set(START + timedelta(hours=1))
-    (act,) = house.app.verbs.acts.page(LOCAL)
-    list(acts.portions(house.app.verbs.context, act.id))
+    (act,) = house.app.internals.verbs.acts.page(LOCAL)
+    list(acts.portions(house.app.internals.verbs.context, act.id))
     return [house.world.item(each).due_at.astimezone(UTC) for each in ids]
 
 
@@ -255,8 +258,8 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
     live = house.put(key="k")
     assert states(house, [first, second, live]) == ["failed", "failed", "waiting"]
     act_id = order(house, "retry", {"state": "failed"}, rate=0.001)
-    (act,) = house.app.verbs.acts.page(LOCAL, most=1)
-    list(acts.portions(house.app.verbs.context, act.id))
+    (act,) = house.app.internals.verbs.acts.page(LOCAL, most=1)
+    list(acts.portions(house.app.internals.verbs.context, act.id))
     assert told(house, act_id) == ("done", 5, 5, 3)
     assert states(house, [first, second, *others]) == ["failed", "failed", "waiting", "waiting", "waiting"]
 
@@ -264,7 +267,7 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
 def test_rows_that_could_not_be_read_do_not_stop_the_others(house: House) -> None:
     first, unread, last = house.fail(house.root), unreadable_rows(house, 2), house.fail(house.root)
     act_id = house.root.post("/api/acts", json={"action": "retry", "filter": {"state": "failed"}}).json()["id"]
-    list(acts.portions(house.app.verbs.context, act_id))
+    list(acts.portions(house.app.internals.verbs.context, act_id))
     told = house.root.get(f"/api/acts/{act_id}").json()
     assert (told["state"], told["seen"], told["changed"]) == ("done", 4, 2)
     assert states(house, [first, *unread, last]) == ["waiting", "failed", "failed", "waiting"]
@@ -287,11 +290,11 @@ def test_an_act_is_listed_newest_first_and_audited(house: House) -> None:
     assert (note["actor"], note["action"], note["details"]["action"]) == ("ana", "act.ordered", "discard")
     house.ana.post(f"/api/acts/{first}/cancel")
     assert house.audit(f"act:{first}")[0]["action"] == "act.cancelled"
-    assert query(house.app.store, "select count(*) from duly_item where task = 'duly.acts'") == [(2,)]
+    assert query(house.app.internals.store, "select count(*) from duly_item where task = 'duly.acts'") == [(2,)]
     with pytest.raises(WrongState):
-        house.app.verbs.acts.cancel(LOCAL, first)
+        house.app.internals.verbs.acts.cancel(LOCAL, first)
 
 
 def test_the_table_of_before_answers_until_there_is_a_first_version(house: House) -> None:
     act_id = house.ana.post("/api/acts", json={"action": "cancel", "filter": {"state": "waiting"}}).json()["id"]
-    assert query(house.app.store, "select id, action from duly_bulk") == [(act_id, "cancel")]
+    assert query(house.app.internals.store, "select id, action from duly_bulk") == [(act_id, "cancel")]

@@ -36,7 +36,7 @@ def keyed(key: str) -> dict[str, str]:
 
 
 def items(app: Duly) -> int:
-    return int(query(app.store, "select count(*) from duly_item")[0][0])
+    return int(query(app.internals.store, "select count(*) from duly_item")[0][0])
 
 
 # -- repeats
@@ -112,7 +112,7 @@ TABLES = (
 
 
 def all_rows(app: Duly) -> dict[str, list[str]]:
-    return {table: sorted(map(str, query(app.store, f"select * from {table}"))) for table in TABLES}
+    return {table: sorted(map(str, query(app.internals.store, f"select * from {table}"))) for table in TABLES}
 
 
 def a_schedule(house: House) -> int:
@@ -143,7 +143,7 @@ def test_a_post_that_dies_before_its_answer_is_kept_leaves_nothing_and_can_be_re
 ) -> None:
     url, body = DONE_ONCE[kind](house)
     house.root.get("/api/me")  # so that the last use of the key is known
-    store, real = house.app.store, house.app.store.write
+    store, real = house.app.internals.store, house.app.internals.store.write
 
     def dies(name: str, parameters: Any, connection: Any = None) -> Any:
         if name == "reply_end":
@@ -174,7 +174,7 @@ def test_a_key_is_made_once_and_its_secret_told_once(house: House) -> None:
     assert made["id"] in again.json()["detail"]
     secret = made["secret"].removeprefix(f"duly_{made['id']}_")
     assert secret not in again.text
-    assert secret not in str(query(house.app.store, "select * from duly_reply"))
+    assert secret not in str(query(house.app.internals.store, "select * from duly_reply"))
 
 
 @pytest.mark.parametrize("kind", ["run", "pause queue", "retry"])
@@ -194,8 +194,8 @@ def test_what_is_kept_to_know_a_request_again_says_nothing_about_its_password(ho
     for number, password in enumerate((PASSWORD, "another horse")):
         new = {"id": f"zoe{number}", "password": password}
         house.root.post("/api/users", json={**new, "id": "zoe"}, headers=keyed("one"))
-        kept.append(query(house.app.store, "select request from duly_reply"))
-        with house.app.store.transaction() as connection:
+        kept.append(query(house.app.internals.store, "select request from duly_reply"))
+        with house.app.internals.store.transaction() as connection:
             connection.execute("delete from duly_reply")
             connection.execute("delete from duly_user where id = 'zoe'")
     assert kept[0] == kept[1]
@@ -205,7 +205,7 @@ def test_answers_are_forgotten_after_a_day(house: House) -> None:
     house.ana.post("/api/items", json=NEW, headers=keyed("one"))
     house.clock.set(START + timedelta(hours=25))
     house.ana.post("/api/items", json=NEW, headers=keyed("two"))
-    assert query(house.app.store, "select key from duly_reply") == [("two",)]
+    assert query(house.app.internals.store, "select key from duly_reply") == [("two",)]
 
 
 def test_an_answer_is_repeated_also_when_what_it_was_about_is_gone(house: House) -> None:
@@ -269,7 +269,7 @@ def test_a_schedule_of_the_codes_cannot_be_taken_over_by_a_key_that_looks_like_i
 
 
 def test_a_product_of_the_codes_is_not_a_users(house: House) -> None:
-    catalog = house.app.apps["catalog"]
+    catalog = house.app.internals.apps["catalog"]
     catalog.publish("ana", "box")
     assert house.ana.post("/api/products", json={"sku": "box"}).status_code == 404
     assert house.ana.delete("/api/products/box").status_code == 404
@@ -291,11 +291,11 @@ def test_what_has_a_key_that_looks_like_theirs_is_not_told_of(house: House) -> N
         )
         for placed in (same, other):
             assert placed.execution_key not in answer.text
-    house.app.apps["birthdays"].add("ana/friend", "Code", "Person", "03-15", "UTC")
+    house.app.internals.apps["birthdays"].add("ana/friend", "Code", "Person", "03-15", "UTC")
     assert house.ana.get("/api/people/friend").status_code == 404
     assert house.ana.patch("/api/people/friend", json={"zone": "UTC"}).status_code == 404
     assert house.ana.delete("/api/people/friend").status_code == 404
-    assert house.app.apps["birthdays"].get("ana/friend").first_name == "Code"
+    assert house.app.internals.apps["birthdays"].get("ana/friend").first_name == "Code"
 
 
 def test_an_app_that_is_not_there_is_not_found(database_url: str) -> None:
@@ -350,7 +350,7 @@ def test_every_list_has_pages(house: House) -> None:
         house.ana.post("/api/keys", json={"name": f"n{n}"})
         house.root.put(f"/api/limits/{'ž' * 190}{n}", json={"limit": "2/1m"})
         house.root.post(f"/api/queues/{'ž' * 190}{n}/pause")
-        house.app.store.write("alive", {"name": f"w{n}", "tasks": "[]", "started_at": START, "now": START})
+        house.app.internals.store.write("alive", {"name": f"w{n}", "tasks": "[]", "started_at": START, "now": START})
         for text in ("broken", "broken too", f"broken {'x' * n} way")[: n + 1]:
             house.fail(text=text)
     for url, name in (
@@ -426,7 +426,7 @@ def test_a_row_that_is_nested_more_deeply_than_rows_may_be_by_now_hides_no_other
     item_id, other = house.put(), house.put()
     schedule = house.ana.post("/api/schedules", json=REPEATED["schedule"][1]).json()["id"]
     deep = "[" * levels + "]" * levels
-    with house.app.store.transaction() as connection:
+    with house.app.internals.store.transaction() as connection:
         connection.execute(f"update duly_item set result = '{deep}', args = '{deep}' where id = {item_id}")
         connection.execute(f"update duly_schedule set keep = '{deep}' where id = {schedule}")
     for who in (house.ana, house.root):
@@ -439,7 +439,7 @@ def test_a_row_that_is_nested_more_deeply_than_rows_may_be_by_now_hides_no_other
         assert "nested too deeply to be shown" in told.text
     edited = house.ana.patch(f"/api/items/{item_id}", json={"rank": 5})
     assert edited.status_code == 200, edited.text
-    assert house.app.store.fetch([item_id])[0].args == deep.encode(), "what was not edited stays as it was"
+    assert house.app.internals.store.fetch([item_id])[0].args == deep.encode(), "what was not edited stays as it was"
 
 
 def test_names_are_masked_however_they_are_written(house: House) -> None:
@@ -543,7 +543,7 @@ def test_an_edit_that_lost_the_race_changes_nothing(house: House, monkeypatch: p
     def meanwhile(app: Duly, value: Any, known: Any) -> Any:
         monkeypatch.setattr(item_routes, "unmasked", real)
         if rival == "worker":
-            claim(house.app.store, share("echo", owner="ana"), now=START)
+            claim(house.app.internals.store, share("echo", owner="ana"), now=START)
         else:
             assert house.root.patch(f"/api/items/{item_id}", json={"rank": 3}).status_code == 200
         return real(app, value, known)
@@ -691,7 +691,7 @@ def test_failures_are_grouped_noted_and_tried_by_one(house: House) -> None:
 
 @pytest.fixture
 def browser(house: House) -> TestClient:
-    house.app.verbs.users.change(LOCAL, "ana", password=PASSWORD)
+    house.app.internals.verbs.users.change(LOCAL, "ana", password=PASSWORD)
     return house.client(base_url="https://127.0.0.1")
 
 
@@ -769,7 +769,7 @@ def test_tries_that_were_refused_do_not_push_others_out_of_memory(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 20)
-    gate = auth.Authenticator(house.app.verbs.users, is_local=False)
+    gate = auth.Authenticator(house.app.internals.verbs.users, is_local=False)
     for n in range(10):
         gate.count_sign_in(f"user {n}", "from here")
     for n in range(10, 100):
@@ -809,7 +809,9 @@ def test_keys_are_shown_once_kept_as_hashes_and_can_be_revoked(house: House) -> 
     secret = made["secret"]
     assert secret.startswith(f"duly_{made['id']}_")
     assert "secret" not in house.ana.get("/api/keys").json()["items"][0]
-    assert secret.removeprefix(f"duly_{made['id']}_") not in str(query(house.app.store, "select * from duly_key"))
+    assert secret.removeprefix(f"duly_{made['id']}_") not in str(
+        query(house.app.internals.store, "select * from duly_key")
+    )
     shop = house.client(secret)
     assert shop.get("/api/me").json()["scopes"] == ["read"]
     assert house.bob.delete(f"/api/keys/{made['id']}").status_code == 404
@@ -856,15 +858,15 @@ def test_a_key_cannot_make_a_stronger_key(house: House) -> None:
 
 
 def test_last_use_of_a_key_is_known_to_the_minute(house: House) -> None:
-    (key,) = house.app.verbs.users.keys(LOCAL, "ana")
+    (key,) = house.app.internals.verbs.users.keys(LOCAL, "ana")
     house.ana.get("/api/me")
-    first = house.app.verbs.users.key(LOCAL, key.id).last_used_at
+    first = house.app.internals.verbs.users.key(LOCAL, key.id).last_used_at
     house.clock.set(START + timedelta(seconds=30))
     house.ana.get("/api/me")
-    assert house.app.verbs.users.key(LOCAL, key.id).last_used_at == first == START
+    assert house.app.internals.verbs.users.key(LOCAL, key.id).last_used_at == first == START
     house.clock.set(START + timedelta(minutes=2))
     house.ana.get("/api/me")
-    assert house.app.verbs.users.key(LOCAL, key.id).last_used_at == START + timedelta(minutes=2)
+    assert house.app.internals.verbs.users.key(LOCAL, key.id).last_used_at == START + timedelta(minutes=2)
 
 
 def test_users_are_made_changed_and_known_by_themselves(house: House) -> None:
@@ -909,15 +911,15 @@ def test_away_from_loopback_it_wants_someone_who_could_sign_in(database_url: str
     app = build(database_url)
     with pytest.raises(ConfigError, match="no user can sign in"):
         create_api(app, "0.0.0.0")
-    app.verbs.users.create(LOCAL, "ana")
+    app.internals.verbs.users.create(LOCAL, "ana")
     with pytest.raises(ConfigError, match="duly users add"):
         create_api(app, "0.0.0.0")
-    key, _ = app.verbs.users.make_key(LOCAL, "ana", "k")
+    key, _ = app.internals.verbs.users.make_key(LOCAL, "ana", "k")
     create_api(app, "0.0.0.0")
-    app.verbs.users.revoke_key(LOCAL, key.id)
+    app.internals.verbs.users.revoke_key(LOCAL, key.id)
     with pytest.raises(ConfigError):
         create_api(app, "::")
-    app.verbs.users.change(LOCAL, "ana", password=PASSWORD)
+    app.internals.verbs.users.change(LOCAL, "ana", password=PASSWORD)
     create_api(app, "::")
     app.close()
 
@@ -1065,7 +1067,9 @@ def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
 def test_history_over_http_is_for_admins_and_that_of_a_job_for_its_owner(house: House) -> None:
     job = house.app.job("echo", [{"text": "a"}], owner="ana")
     house.world.run()
-    Historian(house.app.store, house.app.telemetry, house.app.settings, {}, list).write(house.clock.now())
+    Historian(house.app.internals.store, house.app.internals.telemetry, house.app.settings, {}, list).write(
+        house.clock.now()
+    )
     chart = house.root.get("/api/history", params={"minutes": 60, "task": "echo", "measure": "done"}).json()
     assert chart["stepSeconds"] == 10
     assert chart["to"] > chart["from"]
@@ -1113,7 +1117,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def last(house: House) -> int:
-    return int(house.app.store.read("audit_last", {})[0][0])
+    return int(house.app.internals.store.read("audit_last", {})[0][0])
 
 
 @pytest.mark.usefixtures("quick")
@@ -1136,7 +1140,7 @@ def test_what_people_do_is_heard_as_it_happens_and_a_stream_goes_on_where_it_bro
 def test_a_user_hears_of_their_own_acts_only_and_however_busy_others_are(house: House) -> None:
     start = last(house)
     for _ in range(120):
-        house.app.verbs.audit.note(local("bob"), "item.put", "item:1", {})
+        house.app.internals.verbs.audit.note(local("bob"), "item.put", "item:1", {})
     house.put()
     heard = [each for each in Ears(house, "ana", start).hear(3) if each.get("event") == "audit"]
     assert [json.loads(each["data"])["actor"] for each in heard] == ["ana"]
@@ -1160,12 +1164,12 @@ def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_service(
 @pytest.mark.usefixtures("quick")
 def test_a_stream_ends_for_who_was_shut_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "CHECKED", 0.04)
-    (key,) = house.app.verbs.users.keys(LOCAL, "ana")
+    (key,) = house.app.internals.verbs.users.keys(LOCAL, "ana")
 
     def revoke(heard: int) -> None:
         if heard == 2:
-            house.app.verbs.users.revoke_key(LOCAL, key.id)
-            house.app.verbs.audit.note(local("ana"), "item.put", "item:1", {})
+            house.app.internals.verbs.users.revoke_key(LOCAL, key.id)
+            house.app.internals.verbs.audit.note(local("ana"), "item.put", "item:1", {})
 
     heard = Ears(house, "ana", last(house)).hear(100, revoke)
     assert [each.get("event") for each in heard] in ([None, "queues"], [None, "queues", "audit"])
@@ -1200,13 +1204,13 @@ def test_a_path_of_an_app_that_is_not_served_says_so(house: House) -> None:
 
 
 def test_a_key_with_the_scope_admin_reads_and_writes_as_long_as_its_user_is_an_admin(house: House) -> None:
-    _, secret = house.app.verbs.users.make_key(LOCAL, "root", "all", ("admin",))
+    _, secret = house.app.internals.verbs.users.make_key(LOCAL, "root", "all", ("admin",))
     only_admin = house.client(secret)
     assert only_admin.get("/api/me").json()["scopes"] == ["read", "write", "admin"]
     assert only_admin.get("/api/items").status_code == 200
     assert only_admin.post("/api/queues/ring/pause").status_code < 300
     assert only_admin.post("/api/keys", json={"name": "less", "scopes": ["read"]}).status_code == 201
-    house.app.verbs.users.change(LOCAL, "root", role="user")
+    house.app.internals.verbs.users.change(LOCAL, "root", role="user")
     assert only_admin.get("/api/items").status_code == 403
 
 

@@ -32,9 +32,9 @@ def ids(answer: Any) -> list[int]:
 def test_reminders_are_found_by_state_and_time(house: House) -> None:
     now, retried = reminder(house), reminder(house)
     later = reminder(house, "2026-12-03T09:00:00+01:00")
-    first, second = claim(house.app.store, RETRIED, now=START)
-    house.app.store.settle([decided(first, Done(b'{"vapi_call_id": "c1"}'), START)])
-    house.app.store.settle([decided(second, Failed("busy"), START)])
+    first, second = claim(house.app.internals.store, RETRIED, now=START)
+    house.app.internals.store.settle([decided(first, Done(b'{"vapi_call_id": "c1"}'), START)])
+    house.app.internals.store.settle([decided(second, Failed("busy"), START)])
 
     def listed(**query: str) -> list[int]:
         return ids(house.ana.get("/api/reminders", params=query))
@@ -86,8 +86,8 @@ def deactivated(house: House, *skus: str, cause: str = "Refused") -> None:
         made = house.ana.post("/api/products", json={"sku": sku}).json()["id"]
         house.app.schedules.run_now(made)
         line = share("catalog", task="catalog.sync", owner="ana")
-        (item,) = claim(house.app.store, line, now=house.clock.now())
-        house.app.store.settle([decided(item, Failed("no", (cause,)), house.clock.now(), Rules(breaker=1))])
+        (item,) = claim(house.app.internals.store, line, now=house.clock.now())
+        house.app.internals.store.settle([decided(item, Failed("no", (cause,)), house.clock.now(), Rules(breaker=1))])
 
 
 def test_products_are_found_by_status_slot_state_and_text(house: House) -> None:
@@ -158,8 +158,8 @@ def published(house: House, after: float) -> int:
     """A message that was published so many seconds after its time."""
     made = message(house)
     at = house.clock.now() + timedelta(seconds=after)
-    (item,) = claim(house.app.store, share("message_retry", task="message_retry"), now=at)
-    house.app.store.settle([decided(item, Done(), at)])
+    (item,) = claim(house.app.internals.store, share("message_retry", task="message_retry"), now=at)
+    house.app.internals.store.settle([decided(item, Done(), at)])
     return made
 
 

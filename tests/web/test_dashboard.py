@@ -83,7 +83,7 @@ def test_plug_ins_bring_their_screens_and_those_that_are_off_say_so(house: House
         "group": "Apps", "within": None, "key": None, "scope": "read",
     }  # fmt: skip
     offering = Duly(f"sqlite:///{tmp_path / 'duly.db'}")
-    offering.offered["messages"] = messages.plugin
+    offering.internals.offered["messages"] = messages.plugin
     served = client_of(create_api(offering), house._portal)  # type: ignore[arg-type]
     page = served.get("/messages")
     assert page.status_code == 200

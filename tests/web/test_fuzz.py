@@ -81,9 +81,9 @@ def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
 @pytest.fixture
 def known(app: Duly, portal: BlockingPortal) -> dict[str, list[Any]]:
     """Rows of Ana's and of the local admin's, by the name of the parameter that means them."""
-    app.verbs.users.create(LOCAL, "ana", "admin")
-    app.verbs.users.create(LOCAL, "bob")
-    secret = app.verbs.users.make_key(LOCAL, "ana", "fuzz", ("read", "write"))[1]
+    app.internals.verbs.users.create(LOCAL, "ana", "admin")
+    app.internals.verbs.users.create(LOCAL, "bob")
+    secret = app.internals.verbs.users.make_key(LOCAL, "ana", "fuzz", ("read", "write"))[1]
     found: dict[str, list[Any]] = {
         "user": ["ana", "bob"], "person": ["friend"], "sku": ["box/1"], "name": ["echo", "http/acme"],
         "ring": ["catalog.sync"], "secret": [secret],

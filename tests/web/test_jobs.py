@@ -94,7 +94,7 @@ def test_what_is_refused_is_not_kept(house: House, monkeypatch: pytest.MonkeyPat
     before = files()
     assert send(house, params={"jobType": "stock"}).status_code == 422
     assert send(house, data={"mapping": "{"}).status_code == 422
-    settings = house.app.intake.settings
+    settings = house.app.internals.intake.settings
     object.__setattr__(settings, "upload_max_bytes", 10)
     try:
         answer = send(house)
@@ -171,7 +171,7 @@ def test_a_key_stands_for_one_request(house: House, tmp_path: Path) -> None:
         assert answer.json()["detail"] == used
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(TABLE)
-    settings = house.app.intake.settings
+    settings = house.app.internals.intake.settings
     object.__setattr__(settings, "inbox", str(tmp_path))
     try:
         ordered: dict[str, Any] = {"json": {"source": "file:a.csv"}, "headers": {"Idempotency-Key": "may"}}
@@ -194,7 +194,7 @@ def test_a_file_may_be_named_by_its_address(house: House, tmp_path: Path) -> Non
     (tmp_path / "texts.csv").write_text(TABLE)
     answer = house.root.post("/api/jobs", json={"source": "file:texts.csv"})
     assert (answer.status_code, answer.json()["field"]) == (422, "source")
-    settings = house.app.intake.settings
+    settings = house.app.internals.intake.settings
     object.__setattr__(settings, "inbox", str(tmp_path))
     try:
         answer = house.root.post("/api/jobs", json={"source": "file:texts.csv", "jobType": "csv"})
@@ -210,7 +210,7 @@ def test_only_admins_and_the_owner_of_scans_take_files_from_where_they_are_dropp
     house: House, tmp_path: Path
 ) -> None:
     (tmp_path / "texts.csv").write_text(TABLE)
-    settings, asked = house.app.intake.settings, {"source": "file:texts.csv"}
+    settings, asked = house.app.internals.intake.settings, {"source": "file:texts.csv"}
     object.__setattr__(settings, "inbox", str(tmp_path))
     object.__setattr__(settings, "scan_owner", "bob")
     try:
@@ -282,7 +282,7 @@ def test_pending_rows_of_all_jobs(house: House) -> None:
     assert len(house.root.get("/api/pending", params={"userId": "all"}).json()["items"]) == 5
     assert walked(house, "/api/pending", jobType="image") == []
     assert house.ana.get("/api/pending", params={"statuses": "DONE"}).json()["field"] == "statuses"
-    settings = house.app.verbs.context.job_settings
+    settings = house.app.internals.verbs.context.job_settings
     object.__setattr__(settings, "pending_enabled", False)
     try:
         assert house.ana.get("/api/pending").status_code == 404
@@ -344,7 +344,7 @@ def test_a_job_is_paused_resumed_cancelled_reprocessed_and_removed(house: House)
 
 
 def test_admins_have_dropped_files_made_jobs_of(house: House, tmp_path: Path) -> None:
-    settings, inbox = house.app.intake.settings, tmp_path / "inbox"
+    settings, inbox = house.app.internals.intake.settings, tmp_path / "inbox"
     inbox.mkdir()
     object.__setattr__(settings, "inbox", str(inbox))
     object.__setattr__(settings, "scan_settle_seconds", 0.0)
@@ -390,7 +390,7 @@ def test_a_row_in_error_is_mended_in_place(house: House) -> None:
 
 
 def test_a_file_that_is_too_large_is_told_of_through_the_client(house: House) -> None:
-    settings = house.app.intake.settings
+    settings = house.app.internals.intake.settings
     object.__setattr__(settings, "upload_max_bytes", 10)
     try:
         with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:

@@ -181,8 +181,8 @@ def _put_days_ago(house: House, *days: int) -> list[int]:
     made = []
     for ago in days:
         made.append(house.put())
-        day = "interval '1 day'" if house.app.store.url.startswith("postgres") else "86400000000"
-        with house.app.store.transaction() as connection:
+        day = "interval '1 day'" if house.app.internals.store.url.startswith("postgres") else "86400000000"
+        with house.app.internals.store.transaction() as connection:
             connection.execute(f"update duly_item set created_at = created_at - {ago} * {day} where id = {made[-1]}")
     return made
 
@@ -192,7 +192,7 @@ def test_a_search_by_when_items_were_put_leaves_out_what_is_much_older_or_newer(
     old = _put_days_ago(house, *[40] * 30)
     wanted = _put_days_ago(house, *[30] * 3)
     _put_days_ago(house, *[10] * 30)
-    now = house.app.store.now()
+    now = house.app.internals.store.now()
     since, until = ((now - timedelta(days=days)).isoformat() for days in (31, 29))
     for who in (house.ana, house.root):
         told = page(who, since=since, until=until)
@@ -266,7 +266,7 @@ def test_what_waits_runs_or_failed_is_counted_among_any_number_of_ended_items(
 ) -> None:
     failed, waiting = house.fail(), house.put()
     claimed = house.put(at=None)
-    house.app.store.claim([_share(house)], "w1", house.clock.now(), timedelta(seconds=20))
+    house.app.internals.store.claim([_share(house)], "w1", house.clock.now(), timedelta(seconds=20))
     for _ in range(25):
         house.ana.post(f"/api/items/{house.put()}/cancel")
     told = counts(house.ana)
@@ -317,7 +317,7 @@ def test_a_key_for_the_new_one_is_its_owners(house: House) -> None:
 def test_only_what_has_ended_is_put_again(house: House) -> None:
     waiting = house.put()
     assert house.ana.post(f"/api/items/{waiting}/again").status_code == 409
-    order = house.app.verbs.acts.order(LOCAL, "cancel", {})
+    order = house.app.internals.verbs.acts.order(LOCAL, "cancel", {})
     house.world.run()
     (own,) = house.app.read.page(task="duly.acts")
     assert order.id
@@ -334,10 +334,10 @@ def test_what_expires_and_rows_of_jobs_come_as_items_of_their_own(house: House) 
     job.cancel()
     house.world.run()
     new = {each: house.app.again(each, delay=10).id for each in (short, row)}
-    expiring, alone = house.app.store.fetch(sorted(new.values()))
+    expiring, alone = house.app.internals.store.fetch(sorted(new.values()))
     assert expiring.expires_at == expiring.due_at + timedelta(seconds=60)
     assert (alone.job_id, alone.queue, alone.owner) == (None, "echo", "ana")
-    assert house.app.verbs.jobs.show(LOCAL, job.id).total_items == 1
+    assert house.app.internals.verbs.jobs.show(LOCAL, job.id).total_items == 1
 
 
 def test_a_new_item_can_be_waited_for_where_it_was_put_again(house: House) -> None:
@@ -349,7 +349,7 @@ def test_a_new_item_can_be_waited_for_where_it_was_put_again(house: House) -> No
 
 
 def test_a_key_that_looks_like_a_users_is_told_nobody(house: House) -> None:
-    house.app.store.put([NewItem("echo", "echo", b'{"text":"x"}', START + timedelta(days=9), key="ana/k")])
+    house.app.internals.store.put([NewItem("echo", "echo", b'{"text":"x"}', START + timedelta(days=9), key="ana/k")])
     answer = house.ana.post(f"/api/items/{house.fail()}/again", json={"key": "k"})
     assert (answer.status_code, "'k' is already used" in answer.json()["detail"]) == (409, True)
 
@@ -429,7 +429,7 @@ def test_a_selection_has_bounds(house: House) -> None:
     assert act(house.ana, "retry", 0).status_code == 422
     assert act(house.ana, "forget", 1).status_code == 422
     with pytest.raises(InputError, match="ids"):
-        house.app.verbs.items.act(LOCAL, "retry", [])
+        house.app.internals.verbs.items.act(LOCAL, "retry", [])
 
 
 # -- tasks

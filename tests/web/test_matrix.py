@@ -107,9 +107,9 @@ def broken(house: House) -> str:
     sku = f"broken/{next(NUMBERS)}"
     made, now = house.ana.post("/api/products", json={"sku": sku}).json()["id"], house.clock.now()
     house.app.schedules.run_now(made)
-    (item,) = claim(house.app.store, share("catalog", task="catalog.sync", owner="ana"), now=now)
+    (item,) = claim(house.app.internals.store, share("catalog", task="catalog.sync", owner="ana"), now=now)
     failed = Failed(f"Refused: {MARK}", ("Refused",))
-    assert house.app.store.settle([decided(item, failed, now, Rules(breaker=1))]) == []
+    assert house.app.internals.store.settle([decided(item, failed, now, Rules(breaker=1))]) == []
     return sku
 
 
@@ -168,14 +168,14 @@ def key(house: House) -> str:
 
 
 def user(house: House) -> str:
-    name = f"user-{len(house.app.verbs.users.page(LOCAL))}"
-    house.app.verbs.users.create(LOCAL, name)
+    name = f"user-{len(house.app.internals.verbs.users.page(LOCAL))}"
+    house.app.internals.verbs.users.create(LOCAL, name)
     return name
 
 
 def everything(house: House) -> Ask:
     """For lists: something of each kind."""
-    if house.app.verbs.users.keys(LOCAL, "ana")[1:]:
+    if house.app.internals.verbs.users.keys(LOCAL, "ana")[1:]:
         return Ask()  # there already
     for plant in (item, noted_group, schedule, reminder, message, product, person, act, job, key):
         plant(house)
@@ -195,7 +195,7 @@ def fixed(value: str) -> Callable[[House], str]:
 
 
 def fresh_user(house: House) -> Ask:
-    return Ask(body={"id": f"new-{len(house.app.verbs.users.page(LOCAL))}", "password": "correct horse"})
+    return Ask(body={"id": f"new-{len(house.app.internals.verbs.users.page(LOCAL))}", "password": "correct horse"})
 
 
 def for_all(status: int) -> dict[str, int]:
@@ -366,7 +366,7 @@ def test_every_route_is_in_the_openapi_document() -> None:
     app = build("sqlite:///never-opened.db")
     routes = list(inside(create_api(app).routes))
     described = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
-    known = (*screens(app.plugins.values()), SIGN_IN)
+    known = (*screens(app.internals.plugins.values()), SIGN_IN)
     pages = {each.path for each in known} | {f"{each.path}/{{rest:path}}" for each in known if each.app}
     others = {route.path for route in routes if route not in described and route.path not in pages}
     assert others == {"/api/openapi.json", "/static/{digest}/{path:path}"}
@@ -458,4 +458,4 @@ def test_an_act_of_anothers_touches_only_their_own_rows(house: House) -> None:
     house.bob.post("/api/acts", json={"action": "cancel", "filter": {}})
     house.world.run()
     assert (house.world.item(mine).state, house.world.item(theirs).state) == ("cancelled", "waiting")
-    assert house.app.verbs.acts.page(LOCAL, "bob")[0].changed == 1
+    assert house.app.internals.verbs.acts.page(LOCAL, "bob")[0].changed == 1

@@ -34,16 +34,16 @@ def reasons(picture: dict[str, Any]) -> list[tuple[str, str]]:
 
 def a_worker(house: House, name: str = "w1", ago: float = 0.0) -> None:
     seen_at = house.clock.now() - timedelta(seconds=ago)
-    house.app.store.write("alive", {"name": name, "tasks": '["echo"]', "started_at": seen_at, "now": seen_at})
+    house.app.internals.store.write("alive", {"name": name, "tasks": '["echo"]', "started_at": seen_at, "now": seen_at})
 
 
 def happened(house: House, *rows: Measured) -> None:
-    Historian(house.app.store, Watched(*rows), house.app.settings, {}, list).write(house.clock.now())  # type: ignore[arg-type]
+    Historian(house.app.internals.store, Watched(*rows), house.app.settings, {}, list).write(house.clock.now())  # type: ignore[arg-type]
 
 
 def alert(house: House, name: str, **details: Any) -> None:
     given = {"name": name, "now": START, "message": f"it is {name}", "details": json.dumps(details)}
-    house.app.store.write("alert", given)
+    house.app.internals.store.write("alert", given)
 
 
 def test_with_a_worker_and_nothing_to_do_all_is_well(house: House) -> None:
@@ -84,7 +84,7 @@ def test_every_trouble_is_a_reason_with_the_page_to_act_on_it_the_worst_first(ho
     a_worker(house)
     house.fail()
     house.put(at=None)
-    house.app.verbs.queues.pause(LOCAL, "echo")
+    house.app.internals.verbs.queues.pause(LOCAL, "echo")
     alert(house, "late_items", lateEvents=12)
     alert(house, "oldest_due", oldestEventAge=90)
     alert(house, "no_tick")
@@ -92,7 +92,7 @@ def test_every_trouble_is_a_reason_with_the_page_to_act_on_it_the_worst_first(ho
         "/api/schedules", json={"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x"}}
     )
     assert made.status_code == 201, made.text
-    with house.app.store.transaction() as connection:
+    with house.app.internals.store.transaction() as connection:
         connection.execute("update duly_schedule set broken_at = created_at, next_at = null")
     picture = now(house.root)
     assert picture["health"] == "bad"
@@ -117,7 +117,7 @@ def test_several_of_a_kind_are_told_in_one_sentence(house: House) -> None:
     for text in ("broken one", "broken two"):
         house.fail(text=text)
     for queue in ("echo", "keep"):
-        house.app.verbs.queues.pause(LOCAL, queue)
+        house.app.internals.verbs.queues.pause(LOCAL, queue)
     house.put(at=None)
     house.put(task="keep", at=None)
     texts = [reason["text"] for reason in now(house.root)["reasons"]]
@@ -163,7 +163,7 @@ def test_workers_show_what_they_run(house: House) -> None:
     a_worker(house, "w0")
     for _ in range(7):
         house.put(at=None, key=None)
-    items = claim(house.app.store, share("echo", owner="ana"), worker="w1", now=house.clock.now())
+    items = claim(house.app.internals.store, share("echo", owner="ana"), worker="w1", now=house.clock.now())
     assert len(items) == 7
     first, second = now(house.root)["workers"]
     assert (first["name"], first["running"], len(first["runs"]), first["tasks"]) == ("w1", 7, 5, ["echo"])
@@ -254,7 +254,7 @@ def test_an_old_schedule_is_told_of_however_many_came_after_it(house: House, mon
     for number, rule in enumerate(("every 1h", "every 2h", "every 5h", "every 4h")):
         said = {"task": "echo", "key": f"k{number}", "rule": rule, "args": {"text": "x"}}
         ids.append(house.ana.post("/api/schedules", json=said).json()["id"])
-    with house.app.store.transaction() as connection:
+    with house.app.internals.store.transaction() as connection:
         connection.execute(f"update duly_schedule set broken_at = created_at, next_at = null where id = {ids[0]}")
     second = house.ana.get(f"/api/schedules/{ids[1]}").json()["nextAt"]
     monkeypatch.setattr(room, "COUNTED", 2)
@@ -263,7 +263,7 @@ def test_an_old_schedule_is_told_of_however_many_came_after_it(house: House, mon
         told = picture["schedules"]
         assert (told["active"], told["broken"], told["nextAt"], told["capped"]) == (2, 1, second, True)
         assert (picture["health"], reasons(picture)) == ("warn", [("warn", "/schedules?state=broken")])
-    with house.app.store.transaction() as connection:
+    with house.app.internals.store.transaction() as connection:
         connection.execute("update duly_schedule set paused_at = created_at, next_at = null")
     assert now(house.ana)["schedules"]["nextAt"] is None
     assert now(house.bob)["schedules"]["broken"] == 0

@@ -35,7 +35,7 @@ def test_rows_say_what_is_known_of_their_job(house: House) -> None:
     (row,) = rows(house.ana, statuses="ERROR")
     assert (row["jobId"], row["jobType"], row["userId"], row["progress"], row["total"]) == (made, "csv", "ana", 1.0, 3)
     waiting = job(house, "a", "b")
-    house.app.verbs.jobs.pause(LOCAL, waiting)
+    house.app.internals.verbs.jobs.pause(LOCAL, waiting)
     assert [(row["jobId"], row["jobType"], row["progress"]) for row in rows(house.ana)] == [(waiting, None, 0.0)] * 2
 
 
@@ -90,12 +90,12 @@ def test_rows_that_are_worked_on_are_counted_off(house: House) -> None:
 
     made = job(house, "a", "b", "c")
     line = share(f"echo/job-{made}", limit=2, task="echo", owner="ana")
-    house.app.store.claim([line], "w1", house.clock.now(), timedelta(seconds=20))
+    house.app.internals.store.claim([line], "w1", house.clock.now(), timedelta(seconds=20))
     assert counts(house.ana, f"/api/jobs/{made}/counts") == {"PENDING": 1, "PROCESSING": 2}
 
 
 def test_counts_are_turned_off_with_the_list(house: House) -> None:
-    settings = house.app.verbs.context.job_settings
+    settings = house.app.internals.verbs.context.job_settings
     object.__setattr__(settings, "pending_enabled", False)
     try:
         assert house.ana.get("/api/pending/counts").status_code == 404

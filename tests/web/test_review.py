@@ -156,12 +156,12 @@ def test_a_filter_is_strict(house: House) -> None:
             refused = house.ana.post(path, json={"action": "retry", "filter": filter})
             assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
     with pytest.raises(InputError, match="is not a filter"):
-        house.app.verbs.acts.order(LOCAL, "retry", {"colour": "red"})
+        house.app.internals.verbs.acts.order(LOCAL, "retry", {"colour": "red"})
 
 
 def test_an_act_keeps_its_filter_as_it_was_given(house: House) -> None:
     for filter in ({}, {"state": "failed", "task": "echo"}, {"error": "x"}, {"state": "failed,waiting", "queue": "q"}):
-        assert house.app.verbs.acts.order(LOCAL, "cancel", filter).filter == {"state": None, **filter}
+        assert house.app.internals.verbs.acts.order(LOCAL, "cancel", filter).filter == {"state": None, **filter}
 
 
 def test_retried_items_are_redirected_to_another_queue(house: House, many: dict[str, int]) -> None:
@@ -171,7 +171,7 @@ def test_retried_items_are_redirected_to_another_queue(house: House, many: dict[
     })  # fmt: skip
     assert answer.status_code == 201
     house.app.pause("echo")
-    house.app.verbs.review.retry(LOCAL, house.group(failed), rate=0.001, queue="repair")
+    house.app.internals.verbs.review.retry(LOCAL, house.group(failed), rate=0.001, queue="repair")
     house.app.pause("repair")
     house.world.run()
     assert [house.app.read.item(many[name]).queue for name in ("waiting", "failed", "refused")] == [
@@ -179,7 +179,7 @@ def test_retried_items_are_redirected_to_another_queue(house: House, many: dict[
     ]  # fmt: skip
     assert house.app.read.item(failed).state == "waiting"
     row = house.app.read.item(many["row"]).queue
-    house.app.verbs.acts.order(LOCAL, "retry", {"job_id": many["job"]}, queue="repair")
+    house.app.internals.verbs.acts.order(LOCAL, "retry", {"job_id": many["job"]}, queue="repair")
     house.world.run()
     assert house.app.read.item(many["row"]).queue == row, "rows of a job stay in its queue"
     refused = house.ana.post("/api/acts", json={"action": "cancel", "filter": {}, "queue": "repair"})

@@ -80,7 +80,7 @@ def test_broken_schedules_are_found_among_any_number(house: House, monkeypatch: 
     monkeypatch.setattr(timetable, "PORTION", 2)
     monkeypatch.setattr(timetable, "SCANNED", 2)
     broken = [add(house, f"k{number}", "every 1h") for number in range(6)][-1]
-    with house.app.store.transaction() as connection:
+    with house.app.internals.store.transaction() as connection:
         connection.execute(f"update duly_schedule set broken_at = created_at, next_at = null where id = {broken}")
     told = house.root.get("/api/schedules", params={"state": "broken", "sort": sort}).json()
     assert [row["id"] for row in told["items"]] == [broken]
@@ -102,7 +102,7 @@ def test_a_preview_and_a_schedule_say_where_clocks_change(house: House) -> None:
 
 def test_what_was_deactivated_by_an_item_that_is_gone_is_reactivated_by_the_empty_cause(house: House) -> None:
     add(house, "a", "every 1d")
-    with house.app.store.transaction() as connection:
+    with house.app.internals.store.transaction() as connection:
         connection.execute("update duly_schedule set broken_at = created_at, next_at = null")
     assert house.ana.post("/api/schedules/reactivate", json={"cause": "ValueError"}).json()["reactivated"] == 0
     answer = house.ana.post("/api/schedules/reactivate", json={"cause": ""})

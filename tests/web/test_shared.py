@@ -54,12 +54,12 @@ def test_twenty_dashboards_cost_one_statement_a_second(house: House, seconds: Se
 
 
 def test_an_answer_has_its_age_and_is_not_given_for_longer_than_is_asked_for(house: House, seconds: Seconds) -> None:
-    house.app.verbs.queues.pause(LOCAL, "echo")
+    house.app.internals.verbs.queues.pause(LOCAL, "echo")
     house.put()
     first = house.root.get("/api/audit", headers={"Cache-Control": "max-age=3"})
     assert first.headers["age"] == "0"
     assert first.headers["cache-control"] == "no-store", "a browser must not keep it beside us"
-    house.app.verbs.queues.resume(LOCAL, "echo")
+    house.app.internals.verbs.queues.resume(LOCAL, "echo")
     seconds.now += 2.5
     again = house.root.get("/api/audit", headers={"Cache-Control": "max-age=3"})
     assert (again.json(), again.headers["age"]) == (first.json(), "2")
@@ -73,7 +73,7 @@ def test_an_answer_has_its_age_and_is_not_given_for_longer_than_is_asked_for(hou
 )
 def test_who_does_not_take_an_old_answer_gets_a_new_one(house: House, seconds: Seconds, said: str) -> None:
     before = ask(house.root, "/api/audit").json()
-    house.app.verbs.queues.pause(LOCAL, "echo")
+    house.app.internals.verbs.queues.pause(LOCAL, "echo")
     assert ask(house.root, "/api/audit").json() == before
     new = house.root.get("/api/audit", headers={"Cache-Control": said})
     assert "age" not in new.headers
@@ -105,8 +105,8 @@ def test_keys_of_one_user_with_other_rights_do_not_share(house: House) -> None:
 def test_who_was_shut_out_is_not_answered_from_anothers(house: House, seconds: Seconds) -> None:
     extra = house.key("root", "read", "write", "admin")
     assert ask(extra).status_code == ask(house.root).status_code == 200
-    key = next(key for key in house.app.verbs.users.keys(LOCAL, "root") if key.name == "extra")
-    house.app.verbs.users.revoke_key(LOCAL, key.id)
+    key = next(key for key in house.app.internals.verbs.users.keys(LOCAL, "root") if key.name == "extra")
+    house.app.internals.verbs.users.revoke_key(LOCAL, key.id)
     seconds.now += 1.1
     long = {"Cache-Control": "max-age=10"}
     assert ask(extra, **long).status_code == 401
@@ -115,11 +115,11 @@ def test_who_was_shut_out_is_not_answered_from_anothers(house: House, seconds: S
 
 
 def test_a_session_that_ended_is_not_answered(house: House, seconds: Seconds) -> None:
-    house.app.verbs.users.change(LOCAL, "ana", password="a long password")
-    token = house.app.verbs.users.sign_in("ana", "a long password")
+    house.app.internals.verbs.users.change(LOCAL, "ana", password="a long password")
+    token = house.app.internals.verbs.users.sign_in("ana", "a long password")
     session = {"Cookie": f"__Host-duly={token}"}
     assert ask(house.nobody, "/api/items", **session).status_code == 200
-    house.app.verbs.users.sign_out(str(token))
+    house.app.internals.verbs.users.sign_out(str(token))
     seconds.now += 1.1
     assert ask(house.nobody, "/api/items", **session).status_code == 401
 
@@ -179,7 +179,7 @@ def test_a_database_that_is_away_is_told_as_such(house: House, monkeypatch: pyte
     def away(*_: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(type(house.app.verbs.users), "by_key", away)
+    monkeypatch.setattr(type(house.app.internals.verbs.users), "by_key", away)
     assert ask(house.root).status_code == 503
 
 
@@ -305,7 +305,7 @@ def listeners(house: House, *owners: str | None, after: int | None = None) -> li
 
 
 def write(house: House, actor: str, action: str) -> None:
-    house.app.verbs.audit.note(local(actor), action, "item:1", {})
+    house.app.internals.verbs.audit.note(local(actor), action, "item:1", {})
 
 
 def heard(texts: list[str]) -> list[str]:
@@ -332,7 +332,7 @@ def test_all_listeners_cost_one_look_in_a_tick_and_hear_only_what_they_may(house
 
 
 def test_one_that_begins_further_back_hears_all_and_nothing_twice(house: House) -> None:
-    start = int(house.app.store.read("audit_last", {})[0][0])
+    start = int(house.app.internals.store.read("audit_last", {})[0][0])
 
     async def story() -> None:
         (early,) = listeners(house, None)

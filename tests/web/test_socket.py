@@ -128,8 +128,8 @@ def busy(app: Duly, lines: int) -> Iterator[list[str]]:
 
     def act(name: str) -> None:
         for number in range(lines):
-            with app.store.transaction() as connection:
-                app.verbs.audit.note(local("ana"), f"{name}-{number}", "item:1", {}, connection)
+            with app.internals.store.transaction() as connection:
+                app.internals.verbs.audit.note(local("ana"), f"{name}-{number}", "item:1", {}, connection)
                 app.read.page(most=1)
             done.append(f"{name}-{number}")
 

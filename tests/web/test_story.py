@@ -72,7 +72,7 @@ def test_what_people_do_is_part_of_the_story(house: House) -> None:
 
 
 def test_an_item_that_was_cancelled_by_its_handler_and_one_of_code(house: House) -> None:
-    (placed,) = house.app.store.put([NewItem("echo", "echo", b'{"text":"x"}', START)])
+    (placed,) = house.app.internals.store.put([NewItem("echo", "echo", b'{"text":"x"}', START)])
     cancelled = house.app.cancel(placed.id, reason="enough")
     told = house.root.get(f"/api/items/{cancelled[0]}").json()
     assert told["timeline"][0]["text"] == "put"
@@ -81,7 +81,7 @@ def test_an_item_that_was_cancelled_by_its_handler_and_one_of_code(house: House)
 
 def test_a_running_item_says_since_when_and_where(house: House) -> None:
     item = house.put(at=None)
-    house.app.store.claim(
+    house.app.internals.store.claim(
         [share("echo", limit=1, task="echo", owner="ana")], "w1", house.clock.now(), timedelta(seconds=20)
     )
     last = story(house, item)["timeline"][-1]
@@ -106,7 +106,9 @@ def test_a_superseded_item_was_cancelled_by_nobody(house: House) -> None:
 
 def test_an_item_knows_the_trace_in_which_it_was_put(house: House) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    (placed,) = house.app.store.put([NewItem("echo", "echo", b'{"text":"x"}', START, trace=trace, owner="ana")])
+    (placed,) = house.app.internals.store.put(
+        [NewItem("echo", "echo", b'{"text":"x"}', START, trace=trace, owner="ana")]
+    )
     assert story(house, placed.id)["traceId"] == "0af7651916cd43dd8448eb211c80319c"
     assert house.app.read.story(placed.id).trace_id == "0af7651916cd43dd8448eb211c80319c"
 

@@ -9,4 +9,6 @@ from duly.plugin import chosen, plugins
 app = app_with(*chosen(load().apps))
 if not app.settings.apps:
     # What would be on if it were set up, such as messages with a broker: the dashboard says how.
-    app.offered.update((name, plugin) for name, plugin in plugins().items() if name not in app.plugins)
+    app.internals.offered.update(
+        (name, plugin) for name, plugin in plugins().items() if name not in app.internals.plugins
+    )

@@ -28,8 +28,8 @@ def migrate(spec: str | None, as_json: bool) -> None:
     from duly.plugins import chosen
 
     with options.opened(makes=True) as app:
-        known = load_app(spec).plugins.values() if spec else chosen(app.settings.apps)
-        app.plugins.update((plugin.name, plugin) for plugin in known)
+        known = load_app(spec).internals.plugins.values() if spec else chosen(app.settings.apps)
+        app.internals.plugins.update((plugin.name, plugin) for plugin in known)
         applied = app.migrate(lambda name: None if as_json else click.echo(f"applied {name}"))
     if as_json:
         words.print_json({"applied": applied})

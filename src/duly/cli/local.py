@@ -82,7 +82,7 @@ def read(find: Callable[[Read], Callable[..., Any]]) -> Any:
 class Local:
     def __init__(self, app: Duly) -> None:
         self.app = app
-        self.verbs = app.verbs
+        self.verbs = app.internals.verbs
         self.who = options.who()
 
     # -- items
@@ -95,11 +95,11 @@ class Local:
     edit = verb(lambda verbs: verbs.items.edit)
 
     def put(self, task: str, args: Mapping[str, Any] | None = None, **given: Unpack[Options]) -> Placed[Any]:
-        new = self.app.task_named(task).make_item(dict(args or {}), given, self.app.telemetry.traceparent())
+        new = self.app.task_named(task).make_item(dict(args or {}), given, self.app.internals.telemetry.traceparent())
         return self.verbs.items.put(self.who, new)
 
     def again(self, item_id: int, **given: Any) -> Placed[Any]:
-        return self.verbs.items.again(self.who, item_id, **given, trace=self.app.telemetry.traceparent())
+        return self.verbs.items.again(self.who, item_id, **given, trace=self.app.internals.telemetry.traceparent())
 
     def find_items(self, most: int, **filter: Any) -> ItemsFound:
         from duly.verbs.listing import Filter
@@ -125,21 +125,21 @@ class Local:
     remove_job = verb(lambda verbs: verbs.jobs.remove)
 
     def scan(self, again: bool = False) -> ScanReport:
-        return self.app.intake.scanner.scan(self.who, again)
+        return self.app.internals.intake.scanner.scan(self.who, again)
 
     def kick_off_job(self, job_id: int, seconds: float = 5.0) -> Kickoff:
-        return self.app.kickoffs.run(self.who, job_id, seconds)
+        return self.app.internals.kickoffs.run(self.who, job_id, seconds)
 
     def create_job(self, file: BinaryIO, name: str, **options: Any) -> int:
         from duly.intake.intake import PORTION, kept_by
 
-        with self.app.intake.receive() as writer:
+        with self.app.internals.intake.receive() as writer:
             while portion := file.read(PORTION):
                 writer.write(portion)
-        return self.app.intake.create(self.who, kept_by(writer), name, **_file_options(options)).id
+        return self.app.internals.intake.create(self.who, kept_by(writer), name, **_file_options(options)).id
 
     def preview_job(self, file: BinaryIO, name: str, **options: Any) -> FilePreview:
-        return self.app.intake.preview(self.who, file, name, **_file_options(options))
+        return self.app.internals.intake.preview(self.who, file, name, **_file_options(options))
 
     def jobs(
         self, *, job_type: str | None = None, user_id: str | None = None, most: int | None = None
@@ -171,15 +171,15 @@ class Local:
         return self.verbs.jobs.reprocess(self.who, job_id, ids=ids, statuses=statuses, is_reset=reset)
 
     def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
-        out.writelines(self.app.exports.whole(self.who, job_id, format))
+        out.writelines(self.app.internals.exports.whole(self.who, job_id, format))
 
     def export_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
-        out.writelines(self.app.exports.rejects(self.who, job_id, format))
+        out.writelines(self.app.internals.exports.rejects(self.who, job_id, format))
 
     def mend_job(self, job_id: int, file: BinaryIO, name: str) -> MendReport:
         from duly.intake.mending import mend
 
-        return mend(self.app.intake, self.who, job_id, file, name)
+        return mend(self.app.internals.intake, self.who, job_id, file, name)
 
     # -- review, and acts on many items
 

@@ -206,7 +206,7 @@ def slots(session: Session, ring: str | None, rebalance: bool, yes: bool) -> Non
 
 def _moves(app: Duly, ring: str | None, is_carried_out: bool) -> list[Move]:
     """The members that have to move to make slots even again."""
-    schedules = app.verbs.schedules
+    schedules = app.internals.verbs.schedules
     names = [ring] if ring else sorted({each.ring for each in schedules.slots()})
     moves = [move for name in names for move in schedules.rebalance(name)]
     if is_carried_out:

@@ -54,7 +54,7 @@ def serve(spec: str | None) -> None:
                 raise DulyError("the service ended by itself; its log says why")
             time.sleep(0.1)
         log.info("stopping: finishing the requests under way")
-        app.store.hasten()
+        app.internals.store.hasten()
     log.info("the service at %s stopped", service.url)
 
 

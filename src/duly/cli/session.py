@@ -77,7 +77,7 @@ class Session:
 
         app = load_app((self.spec or BUILT_IN) if self.with_types else options.app_spec(self.spec))
         try:
-            if self.with_types and not app.job_types:
+            if self.with_types and not app.internals.job_types:
                 options.app_spec(self.spec)  # no installed app has types of jobs, so one has to be named
             yield app
         finally:

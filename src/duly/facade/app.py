@@ -73,9 +73,6 @@ class Duly:
         self.tasks = self.internals.tasks
         self.schedules = self.internals.schedules
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["internals"], name)
-
     @property
     def clock(self) -> Clock:
         """The clock that due times are measured by: by default, that of the database."""

@@ -68,12 +68,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
     """The API over this app, for this address."""
     is_local = is_loopback(host)
-    if not is_local and not app.verbs.users.is_anybody():
+    if not is_local and not app.internals.verbs.users.is_anybody():
         raise ConfigError(
             f"http_host: cannot listen on {host} because no user can sign in; "
             "create one with `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
-    built = build(is_local, tuple(app.plugins.values()), tuple(app.offered.values()))
+    built = build(is_local, tuple(app.internals.plugins.values()), tuple(app.internals.offered.values()))
     return furnish(built, app, is_local, ailing)
 
 
@@ -81,7 +81,7 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
     """Connect these routes to this app."""
     api.state.duly = app
     api.state.cursors = None  # made when a list is first read
-    api.state.authenticator = Authenticator(app.verbs.users, is_local)
+    api.state.authenticator = Authenticator(app.internals.verbs.users, is_local)
     api.state.shared = SharedReads(api.state.authenticator)
     api.state.feeds = Feeds()
     api.state.ailing = ailing

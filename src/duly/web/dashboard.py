@@ -142,19 +142,19 @@ def _answer(request: Request, file: StaticFile, kept: str) -> Response:
 @router.get("/api/dashboard")
 def dashboard(app: App, principal: Reader) -> Dashboard:
     """What the pages need before they show anything: the screens that you may use, and what is turned on here."""
-    has_pending = app.verbs.context.job_settings.pending_enabled
+    has_pending = app.internals.verbs.context.job_settings.pending_enabled
     shown = [
         replace(
             screen,
-            is_on=screen.app is None or screen.app in app.plugins,
+            is_on=screen.app is None or screen.app in app.internals.plugins,
             group=None if screen.path == "/pending" and not has_pending else screen.group,
         )
-        for screen in screens((*app.plugins.values(), *app.offered.values()))
+        for screen in screens((*app.internals.plugins.values(), *app.internals.offered.values()))
         if principal.may(screen.scope)
     ]
     panels = [
         PanelEntry(each.title, f"apps/{plugin.name}/{each.script}", each.tasks)
-        for plugin in app.plugins.values()
+        for plugin in app.internals.plugins.values()
         for each in plugin.panels
     ]
     return Dashboard(__version__, shown, panels, app.settings.trace_url or None, has_pending)

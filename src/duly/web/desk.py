@@ -59,12 +59,12 @@ def open_task(app: Duly, name: str) -> Task[..., Any]:
 
 def masked(app: Duly, value: Any, is_revealed: bool = False) -> Any:
     """The value with secrets masked."""
-    return app.verbs.context.masks.masked(value, is_revealed)
+    return app.internals.verbs.context.masks.masked(value, is_revealed)
 
 
 def unmasked(app: Duly, value: Any, known: Any) -> Any:
     """A value that was shown masked and is sent back, with the known values in place of the masks."""
-    return app.verbs.context.masks.unmasked(value, known)
+    return app.internals.verbs.context.masks.unmasked(value, known)
 
 
 class Cursors:

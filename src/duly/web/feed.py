@@ -102,7 +102,7 @@ class Feed:
 
     def _follow(self) -> RecentLines:
         if self._tail is None:
-            self._tail = Tail(self.app.store, None, None)
+            self._tail = Tail(self.app.internals.store, None, None)
         for place, line in self._tail.look():
             self._number += 1
             self._lines.append(FeedLine(self._number, line.id, line.actor, _audit_event(self.app, place, line)))
@@ -111,7 +111,7 @@ class Feed:
         return RecentLines(tuple(self._lines), self._tail.place, self._forgotten)
 
     def _measure(self) -> Depths:
-        return depths_of(self.app.read.queues(self.app.telemetry.depths()))
+        return depths_of(self.app.read.queues(self.app.internals.telemetry.depths()))
 
 
 class Listener:
@@ -146,7 +146,7 @@ class Listener:
     async def _catch_up(self, recent: RecentLines) -> list[str]:
         """The missed lines, read for this listener alone. Once it has caught up, it joins the feed again."""
         self._is_behind = True
-        tail = self._tail = self._tail or Tail(self.feed.app.store, self._owner, self.place)
+        tail = self._tail = self._tail or Tail(self.feed.app.internals.store, self._owner, self.place)
         lines = await run_in_threadpool(tail.look)
         self.place = tail.place
         if not tail.is_cut and not tail.is_waiting and recent.forgotten <= tail.place:

@@ -80,7 +80,7 @@ class Probe:
             case "/healthz":
                 return _status(self._ailing())
             case "/readyz":
-                return _status(self._ailing() or self._unready() or self._app.hindrance())
+                return _status(self._ailing() or self._unready() or self._app.internals.hindrance())
             case _:
                 known = "this port serves /metrics, /healthz and /readyz"
                 return HTTPStatus.NOT_FOUND, _JSON, _body({"status": "not found", "reason": known})

@@ -90,7 +90,7 @@ class OncePerKey:
         the stored answer commit together. `kept` gives the status and answer to store in place of an answer that holds
         a secret.
         """
-        store, service = self._app.store, self._app.verbs.service
+        store, service = self._app.internals.store, self._app.internals.verbs.service
         if self._key is None:
             with store.transaction() as connection:
                 answer = act(connection)

@@ -86,7 +86,7 @@ class Desk:
         return job
 
     def rows(self, job: Job) -> list[ExportRow]:
-        return list(self.app.verbs.job_rows.each(LOCAL, job.id))
+        return list(self.app.internals.verbs.job_rows.each(LOCAL, job.id))
 
     def row(self, job: Job) -> ExportRow:
         (row,) = self.rows(job)

@@ -67,6 +67,6 @@ def test_nobody_else_sees_the_events_of_a_job(desk: Desk, shop: Shop) -> None:
     assert len(desk.enrichment.events(job.id, who=someone("ana"))) == 1
     with pytest.raises(DoesNotExist):
         desk.enrichment.events(job.id, who=someone("bob"))
-    desk.app.verbs.jobs.remove(LOCAL, job.id)
+    desk.app.internals.verbs.jobs.remove(LOCAL, job.id)
     with pytest.raises(DoesNotExist):
         desk.enrichment.events(job.id)

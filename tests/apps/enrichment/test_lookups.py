@@ -41,7 +41,7 @@ def test_a_row_that_is_found_is_done_with_all_fields_and_the_exact_price(desk: D
     assert (event.variant, event.retailer, event.status, event.attempt, event.round) == ("sku", "", "found", 1, 0)
     assert event.milliseconds >= 0
     assert event.created_at == START
-    assert desk.app.verbs.jobs.get(LOCAL, job.id).done == 1
+    assert desk.app.internals.verbs.jobs.get(LOCAL, job.id).done == 1
 
 
 def test_nothing_found_is_asked_again_later_in_other_words_until_the_rounds_are_used_up(desk: Desk, shop: Shop) -> None:
@@ -62,14 +62,14 @@ def test_nothing_found_is_asked_again_later_in_other_words_until_the_rounds_are_
     assert len(shop.requests) == 3
     assert desk.story(job) == [(by, "", "not_found") for by in ("sku", "brand_title", "title")]
     assert [(event.round, event.attempt) for event in desk.events(job)] == [(0, 1), (1, 2), (2, 3)]
-    assert desk.app.verbs.jobs.get(LOCAL, job.id).not_found == 1
+    assert desk.app.internals.verbs.jobs.get(LOCAL, job.id).not_found == 1
 
 
 def test_a_row_that_is_processed_again_goes_on_with_the_words_that_it_did_not_come_to(desk: Desk, shop: Shop) -> None:
     job = desk.send(SKU)
     desk.world.advance(24 * HOUR)
     shop.has["tea pot", ""] = told(POT)
-    desk.app.verbs.jobs.reprocess(LOCAL, job.id)
+    desk.app.internals.verbs.jobs.reprocess(LOCAL, job.id)
     desk.world.advance(1)
     row = desk.row(job)
     assert (row.status, row.attempt) == ("DONE", 1)
@@ -206,7 +206,7 @@ def test_the_questions_of_a_try_are_told_once_however_often_it_tells_them(desk: 
     shop.has["TP-7", ""] = told(POT)
     job = desk.send(SKU)
     (row,) = desk.world.items(task="enrichment.product")
-    (item,) = desk.app.store.fetch([row.id])
+    (item,) = desk.app.internals.store.fetch([row.id])
     for _ in range(2):
         desk.enrichment.searches.note(item, 0, [Question("sku", "", "found", 5), Question("ean", "", "found", 5)])
     assert desk.story(job) == [("sku", "", "found"), ("ean", "", "found")]
@@ -266,9 +266,9 @@ def test_events_go_with_their_rows(desk: Desk, shop: Shop) -> None:
     job, other = desk.send(SKU), desk.send(SKU)
     alone = desk.enrichment.look_up(sku="TP-7")
     desk.world.run()
-    desk.app.verbs.jobs.remove(LOCAL, job.id)
+    desk.app.internals.verbs.jobs.remove(LOCAL, job.id)
     desk.world.run()
-    left = dict(query(desk.app.store, "select item_id, job_id from duly_search_event"))
+    left = dict(query(desk.app.internals.store, "select item_id, job_id from duly_search_event"))
     assert set(left.values()) == {other.id, None}
     assert left[alone.id] is None
 
@@ -313,7 +313,10 @@ def test_an_app_that_takes_these_files_already_keeps_its_own_task(tmp_path: Path
 
     app.job_type("csv", mine)
     enrichment_on(app)
-    assert (app.job_types["csv"].task, app.job_types["image"].task.name) == (mine, "enrichment.image")
+    assert (app.internals.job_types["csv"].task, app.internals.job_types["image"].task.name) == (
+        mine,
+        "enrichment.image",
+    )
 
 
 # -- images

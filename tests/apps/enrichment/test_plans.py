@@ -24,7 +24,7 @@ select i.id, case when i.id % 10 = 0 then :job else 999 end, 1, n, 0, 'sku', 'ac
 def test_questions_of_a_job_and_of_an_item_are_found_along_an_index(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, searches = desk.app.store, desk.enrichment.searches
+    store, searches = desk.app.internals.store, desk.enrichment.searches
     job = desk.send("sku\nTP-7\n")
     desk.enrichment.product.put_many({"sku": f"TP-{number}"} for number in range(200))
     one = desk.enrichment.look_up(sku="TP-8").id

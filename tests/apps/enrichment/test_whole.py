@@ -89,6 +89,6 @@ def test_every_row_is_found_once_whatever_the_provider_and_the_workers_do(databa
         assert set(each.values()) == {1}
         assert Counter(event.status for event in events)["found"] == counts["DONE"]
         assert len(events) <= len(shop.requests), "what a killed worker asked may be missing, and nothing is told twice"
-        assert app.verbs.jobs.get(LOCAL, job_id).is_over
+        assert app.internals.verbs.jobs.get(LOCAL, job_id).is_over
         client.close()
         app.close()

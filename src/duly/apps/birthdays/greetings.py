@@ -92,7 +92,7 @@ class Birthdays:
     ) -> Person:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Nobody is added twice."""
         new = self._new(person_id, first_name, last_name, birthday, zone, leap, owner)
-        verbs = self.app.verbs
+        verbs = self.app.internals.verbs
         with verbs.context.joining(connection) as connection:
             is_new = self._create([new], connection)
             person = self._find(person_id, owner, connection)[1]
@@ -108,7 +108,7 @@ class Birthdays:
         Those known stay as they are. A bad row stops all of them: nothing is written.
         """
         checked = checked_rows("people", people, self._new)
-        with self.app.verbs.context.joining(None) as connection:
+        with self.app.internals.verbs.context.joining(None) as connection:
             return self._create(checked, connection)
 
     def _create(self, people: Iterable[OwnedRow], connection: Any) -> int:
@@ -116,7 +116,7 @@ class Birthdays:
         alike: dict[tuple[str | None, datetime | None], list[ScheduleRow]] = {}
         for owner, row in people:
             alike.setdefault((owner, self._greeted_until(row, connection)), []).append(row)
-        create = self.app.verbs.schedules.create_many
+        create = self.app.internals.verbs.schedules.create_many
         return sum(create(self.task, None, rows, *of, connection=connection) for of, rows in alike.items())
 
     def _greeted_until(self, row: Any, connection: Any) -> datetime | None:
@@ -136,7 +136,9 @@ class Birthdays:
             if name not in known:
                 raise InputError(name, f"cannot be changed; known: {', '.join(known)}")
         _, row = self._new(person_id, **{**known, **fields})
-        self.app.verbs.schedules.change(local(actor), schedule.id, args=row["args"], rule=row["rule"], zone=row["zone"])
+        self.app.internals.verbs.schedules.change(
+            local(actor), schedule.id, args=row["args"], rule=row["rule"], zone=row["zone"]
+        )
         return self.get(person_id, owner)
 
     def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
@@ -144,7 +146,7 @@ class Birthdays:
 
         Who was greeted, or is being greeted right now, is not greeted once more if they are added again.
         """
-        verbs = self.app.verbs
+        verbs = self.app.internals.verbs
         with verbs.context.joining(None) as connection:
             schedule, _ = self._find(person_id, owner, connection)
             last, done = schedule.last_at, schedule.last_success_at
@@ -154,7 +156,7 @@ class Birthdays:
             )
             if last is not None and (is_greeted or is_being) and verbs.context.now() - last < EVENT:
                 until = last + EVENT
-                self.app.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)
+                self.app.internals.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)
             verbs.schedules.remove(local(actor), schedule.id, connection=connection)
 
     @staticmethod
@@ -194,7 +196,9 @@ class Birthdays:
         """The event to come, then those that have become due, newest first."""
         schedule, person = self._find(person_id, owner)
         made = self.app.schedules.occurrences(schedule.id, most)
-        live = {item.id: item for item in self.app.store.fetch([each.id for each in made if each.state in LIVE])}
+        live = {
+            item.id: item for item in self.app.internals.store.fetch([each.id for each in made if each.state in LIVE])
+        }
         past = (
             PersonEvent(
                 id=each.id,

@@ -94,7 +94,7 @@ class Catalog:
         self, user_id: str, sku: str, owner: str | None = None, connection: Any = None, actor: str = "local"
     ) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
-        verbs = self.app.verbs
+        verbs = self.app.internals.verbs
         with verbs.context.joining(connection) as connection:
             row = self._row(user_id, sku)
             is_new = verbs.schedules.create_many(self.task, self.rule, [row], owner, connection=connection)
@@ -106,7 +106,9 @@ class Catalog:
 
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
         """Any number, each with its user_id and sku; returns how many are new. A bad row stops all of them."""
-        return self.app.verbs.schedules.create_many(self.task, self.rule, checked_rows("rows", rows, self._row))
+        return self.app.internals.verbs.schedules.create_many(
+            self.task, self.rule, checked_rows("rows", rows, self._row)
+        )
 
     def import_many(
         self,
@@ -126,13 +128,13 @@ class Catalog:
         for each in checked_rows("rows", rows, partial(imported, self.settings.hour_buckets)):
             row = self._row(each.user_id, each.sku), each.facts()
             alike.setdefault(each.user_id if is_owned else None, []).append(row)
-        create = self.app.verbs.schedules.create_with
-        with self.app.verbs.context.joining(connection) as connection:
+        create = self.app.internals.verbs.schedules.create_with
+        with self.app.internals.verbs.context.joining(connection) as connection:
             return sum(create(who, self.task, self.rule, some, of, connection) for of, some in alike.items())
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
         """Sync it no more; what waits of it is cancelled, and its seat is free."""
-        self.app.verbs.schedules.remove(local(actor), self._find(user_id, sku).id)
+        self.app.internals.verbs.schedules.remove(local(actor), self._find(user_id, sku).id)
 
     def reactivate(
         self, user_id: str, sku: str, actor: str = "local", *, sync_now: bool = False, connection: Any = None
@@ -142,7 +144,7 @@ class Catalog:
         Its last sync is discarded if it stands in review.
         """
         schedule = self._find(user_id, sku, connection)
-        self.app.verbs.schedules.reactivate(
+        self.app.internals.verbs.schedules.reactivate(
             local(actor), schedule.id, run_now=sync_now, discard=True, connection=connection
         )
         return self.product(user_id, sku, connection)
@@ -157,7 +159,7 @@ class Catalog:
         connection: Any = None,
     ) -> Reactivated:
         """Reactivate what was deactivated by one cause, which `day` names, or all of it: a thousand at a time."""
-        done, is_more = self.app.verbs.schedules.reactivate_all(
+        done, is_more = self.app.internals.verbs.schedules.reactivate_all(
             who, self.task.name, cause=cause, owner=owner, run_now=sync_now, discard=True, connection=connection
         )
         return Reactivated(done, is_more)

@@ -71,7 +71,7 @@ def run_demo(seconds: float | None) -> None:
             message_retry_on(app)
             stack.enter_context(scenes.beside(partial(messages.orders, broker), "duly-shop"))
         else:
-            app.offered[retry_service.name] = retry_service
+            app.internals.offered[retry_service.name] = retry_service
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))

@@ -108,12 +108,12 @@ def reminders(app: Duly, provider: Provider) -> Scene:
 def files(app: Duly) -> Scene:
     """A file of products, sent like an upload, and sent again when its job is finished."""
     while True:
-        with app.intake.receive() as writer:
+        with app.internals.intake.receive() as writer:
             writer.write(products_csv())
         assert writer.kept is not None
-        job = app.intake.create(LOCAL, writer.kept, "products.csv", job_type="csv")
+        job = app.internals.intake.create(LOCAL, writer.kept, "products.csv", job_type="csv")
         yield app.clock.now() + LENGTH
-        while not app.verbs.jobs.get(LOCAL, job.id).is_over:
+        while not app.internals.verbs.jobs.get(LOCAL, job.id).is_over:
             yield app.clock.now()
 
 
@@ -127,7 +127,7 @@ def catalog(made: Catalog) -> Scene:
     while True:
         for schedule_id in ids:
             with suppress(WrongState):  # it is deactivated, or being synced already
-                made.app.verbs.schedules.run_now(LOCAL, schedule_id)
+                made.app.internals.verbs.schedules.run_now(LOCAL, schedule_id)
         yield made.app.clock.now() + EVERY
         ids = list(islice(all_of_them, FEW))
 
@@ -140,5 +140,5 @@ def birthdays(made: Birthdays, provider: Provider) -> Scene:
     made.add(*BORN_29_FEBRUARY)
     provider.expect(FAILS_ONCE, [503])
     found = [made.app.schedules.find(made.task.name, person).id for person in AT_ONCE]
-    made.app.verbs.schedules.run_now(LOCAL, *found)
+    made.app.internals.verbs.schedules.run_now(LOCAL, *found)
     yield NEVER

@@ -74,7 +74,7 @@ class Lines:
         _print(f"duly demo on {self.app.settings.database_url}")
         if self.probe_url:
             _print(f"metrics at {self.probe_url}/metrics")
-        if not self.app.companions:
+        if not self.app.internals.companions:
             _print("no RabbitMQ within reach: name one in RABBITMQ_URL to see messages retried too")
         return self
 
@@ -89,7 +89,7 @@ class Lines:
             _print(f"{job.last_heartbeat.astimezone():%H:%M:%S} {text}")
 
     def newest_job(self) -> JobRow | None:
-        return next(iter(self.app.verbs.jobs.page(LOCAL, most=1)), None)
+        return next(iter(self.app.internals.verbs.jobs.page(LOCAL, most=1)), None)
 
     def conclude(self) -> None:
         counts = self.log.counts()

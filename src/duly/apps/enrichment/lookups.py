@@ -95,7 +95,7 @@ def install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
         return by_image.run(attempt, available, question)
 
     for kind, task, fields in (("csv", product, PRODUCT), ("image", image, None)):
-        if kind not in app.job_types:
+        if kind not in app.internals.job_types:
             app.job_type(kind, task, fields, images=kind == "image")
     return Enrichment(app, product, image, metrics)
 
@@ -113,7 +113,7 @@ def _fits(wanted: Wanted, variant: str, found: Product) -> bool:
 
 def _kept(app: Duly, key: str) -> str:
     """The small picture of a row, as base64."""
-    with app.intake.files.open(key) as file:
+    with app.internals.intake.files.open(key) as file:
         return b64encode(file.read()).decode()
 
 

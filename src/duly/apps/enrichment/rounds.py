@@ -80,7 +80,7 @@ class Rounds:
     def __init__(self, app: Duly, settings: EnrichmentSettings, metrics: Metrics, variants: Sequence[str]) -> None:
         self._searches = Searches(app)
         self._settings = settings
-        self._most = app.verbs.context.job_settings.max_attempts_not_found
+        self._most = app.internals.verbs.context.job_settings.max_attempts_not_found
         self._metrics = metrics
         self._lock = threading.Lock()
         self._rotation = Rotation(variants=tuple(variants), retailers=listed(settings.retailers))
@@ -179,7 +179,7 @@ def _standing(
 
 def retries(app: Duly, settings: EnrichmentSettings) -> ByError:
     """Each kind of trouble has its own delays; the number of attempts is `max_attempts_error`."""
-    tries = app.verbs.context.job_settings.max_attempts_error
+    tries = app.internals.verbs.context.job_settings.max_attempts_error
 
     def spaced(trouble: Trouble, tries: int = tries, base: float | None = None) -> Backoff:
         spacing = SPACINGS[trouble]

@@ -54,7 +54,7 @@ class Searches:
 
     def page(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[SearchEvent]:
         """The questions for rows of a job, oldest first; `after` is the id of the last one before."""
-        self._app.verbs.jobs.get(who, job_id)
+        self._app.internals.verbs.jobs.get(who, job_id)
         where = "where job_id = :job_id and id > :after order by id limit :most"
         return self._read(where, {"job_id": job_id, "after": after, "most": most})
 
@@ -65,10 +65,10 @@ class Searches:
     def note(self, item: Item, round: int, questions: Sequence[Question], connection: Any = None) -> None:
         """Write the questions of this try, each once; with a connection, in its transaction."""
         subject = {"item_id": item.id, "job_id": item.job_id, "attempt": item.attempt, "fence": item.fence}
-        with self._app.store.transaction() if connection is None else nullcontext(connection) as own:
+        with self._app.internals.store.transaction() if connection is None else nullcontext(connection) as own:
             for each in questions:
                 given = {**subject, **asdict(each), "round": round, "now": self._app.clock.now()}
-                self._app.store.query(_INSERT, given, own)
+                self._app.internals.store.query(_INSERT, given, own)
 
     def _read(self, where: str, given: Mapping[str, Any]) -> list[SearchEvent]:
-        return [SearchEvent(*row) for row in self._app.store.query(f"{_SELECT} {where}", given)]
+        return [SearchEvent(*row) for row in self._app.internals.store.query(f"{_SELECT} {where}", given)]

@@ -42,7 +42,7 @@ class Dispatch:
         """Publish these, each to its queue or to review; what became of each."""
         verdicts: list[Verdict | Exception | None] = [None] * len(rows)
         out: list[tuple[int, Outgoing]] = []
-        is_traced = self.app.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
+        is_traced = self.app.internals.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             if row.is_undecided and not row.is_sent_back:
                 verdicts[place] = self.intake.decide(row, attempt)
@@ -104,7 +104,7 @@ class Dispatch:
 
     def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
         properties = row.again()
-        if is_traced and (trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item)):
+        if is_traced and (trace := self.app.internals.telemetry.follow(f"publish {row.queue}", attempt.item)):
             properties = properties.with_headers({"traceparent": trace})
         key = row.queue if row.routing_key is None else row.routing_key
         return Outgoing(attempt.id, key, properties, row.body, row.exchange)

@@ -72,7 +72,7 @@ class MessageIntake:
             elif armed.how == "known":
                 self.metrics.repeated.inc()
         if undecided:
-            self.app.store.put(undecided)
+            self.app.internals.store.put(undecided)
 
     def _armed(self, items: Sequence[NewItem]) -> list[Armed]:
         rows: dict[str | None, NewItem] = {item.key: item for item in items}
@@ -83,7 +83,7 @@ class MessageIntake:
             rows[item.key] = replace(self.rows.of(message, self.app.clock.now()), trace=item.trace)
             return rows[item.key]
 
-        armed = self.app.store.arm(items, again)
+        armed = self.app.internals.store.arm(items, again)
         for item, answer in zip(items, armed, strict=True):
             if answer.how == "known":
                 continue

@@ -32,7 +32,7 @@ class Review:
     """The acts of a person on one message. They are those on any item, said in the words of messages."""
 
     def __init__(self, app: Duly, settings: MessagesSettings, rows: Rows) -> None:
-        self._items = app.verbs.items
+        self._items = app.internals.verbs.items
         self._settings = settings
         self._rows = rows
 

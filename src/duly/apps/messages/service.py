@@ -29,7 +29,7 @@ class MessageRetry:
 
     def __init__(self, app: Duly, settings: MessagesSettings) -> None:
         self.app = app
-        self.metrics = Metrics(app.telemetry.depths)
+        self.metrics = Metrics(app.internals.telemetry.depths)
         self.wire = Wire(settings)
         self._rows = Rows(settings)
         self.intake = MessageIntake(app, settings, self._rows, self.metrics, self.wire)
@@ -69,7 +69,7 @@ class MessageRetry:
         """Whether the database takes writes again; reading is not enough, since messages have to be stored."""
         try:
             self.app.check()
-            self.app.store.report(-1, 0, b"0")
+            self.app.internals.store.report(-1, 0, b"0")
         except Exception:
             return False
         return True
@@ -78,7 +78,7 @@ class MessageRetry:
 def install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     """Register the task `message_retry` on this app; its workers connect to the broker."""
     service = MessageRetry(app, settings)
-    app.companions.append(service)
+    app.internals.companions.append(service)
     return service
 
 

@@ -84,7 +84,7 @@ class Reminders:
 
     def schedule(self, phone: str, message: str, at: datetime | str, **options: Unpack[Options]) -> Reminder:
         """Have `phone` called at this time and told this; once per `key`, however often it is scheduled."""
-        return self.get(self.app.place(self.new(phone, message, at, **options)).id)
+        return self.get(self.app.internals.place(self.new(phone, message, at, **options)).id)
 
     def new(
         self,
@@ -107,7 +107,7 @@ class Reminders:
         args = {"phone": phone.replace(" ", ""), "message": message, "name": name}
         try:
             options: puttable.Options = {"at": at, "key": key, "tries": max_attempts}
-            return self.task.make_item(args, options, self.app.telemetry.traceparent(), owner)
+            return self.task.make_item(args, options, self.app.internals.telemetry.traceparent(), owner)
         except InputError as error:
             raise InputError("max_attempts", error.problem) if error.field == "tries" else error from None
 
@@ -170,17 +170,19 @@ class Reminders:
         self.get(reminder_id)
         given = {"phone": phone and phone.replace(" ", ""), "message": message, "name": name}
         said = {field: value for field, value in given.items() if value is not None}
-        self.app.verbs.items.edit(who, reminder_id, at=at, args=(lambda row: {**row.args, **said}) if said else None)
+        self.app.internals.verbs.items.edit(
+            who, reminder_id, at=at, args=(lambda row: {**row.args, **said}) if said else None
+        )
         return self.get(reminder_id)
 
     def cancel(self, reminder_id: int, who: Principal = LOCAL, *, reason: str = "") -> Reminder:
         """Call no more; also while it is being called."""
-        self.app.verbs.items.cancel(who, self.get(reminder_id).id, reason=reason)
+        self.app.internals.verbs.items.cancel(who, self.get(reminder_id).id, reason=reason)
         return self.get(reminder_id)
 
     def retry(self, reminder_id: int, who: Principal = LOCAL) -> Reminder:
         """Call now: a failed or cancelled reminder with all its tries, a waiting one sooner."""
-        self.app.verbs.items.retry(who, self.get(reminder_id).id)
+        self.app.internals.verbs.items.retry(who, self.get(reminder_id).id)
         return self.get(reminder_id)
 
     def seen(self, row: Row, tries: Sequence[Tried] = ()) -> Reminder:
@@ -255,7 +257,7 @@ def install(app: Duly, settings: RemindersSettings) -> Reminders:
         log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
         result = {"vapi_call_id": call_id}
         with suppress(DulyError):  # a call that was placed is no failure because the database is away
-            app.verbs.items.keep_late(attempt.id, attempt.item.fence, result)
+            app.internals.verbs.items.keep_late(attempt.id, attempt.item.fence, result)
         return result
 
     return Reminders(app, remind)

@@ -45,7 +45,7 @@ def add_reminder(session: Session, **fields: Any) -> None:
 
     def local(app: Duly) -> Reminder:
         reminders = reminders_on(app)
-        return reminders.get(app.verbs.items.put(options.who(), reminders.new(**fields)).id)
+        return reminders.get(app.internals.verbs.items.put(options.who(), reminders.new(**fields)).id)
 
     def remote(client: Client) -> Reminder:
         return _get(client, client.http.post(Placed, "/api/reminders", **fields).id)

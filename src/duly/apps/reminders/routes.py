@@ -54,7 +54,7 @@ def schedule_reminder(
     """Call a phone at a time and read out a message. 200: the key has this reminder already."""
     key = principal.scoped(new.key) if new.key is not None else None
     made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
-    return app.verbs.items.put(principal, made, connection)
+    return app.internals.verbs.items.put(principal, made, connection)
 
 
 @router.get("/api/reminders")
@@ -87,7 +87,7 @@ def show_reminder(reminder_id: Id, app: App, reminders: Here, principal: Reader)
 def edit_reminder(reminder_id: Id, edit: ReminderEdit, app: App, reminders: Here, principal: Writer) -> Reminder:
     """Another time, phone, message or name for a reminder that waits or has failed."""
     changes = edit.changes()
-    app.verbs.items.find(principal, reminder_id)
+    app.internals.verbs.items.find(principal, reminder_id)
     reminders.edit(reminder_id, **changes, who=principal)
     return _shown(app, reminders, principal, reminder_id)
 
@@ -97,16 +97,16 @@ def cancel_reminder(
     reminder_id: Id, app: App, reminders: Here, principal: Writer, once: Once, body: ReasonIn | None = None
 ) -> Response:
     """Call no more; also while it is being called."""
-    app.verbs.items.find(principal, reminder_id)
+    app.internals.verbs.items.find(principal, reminder_id)
     found = reminders.get(reminder_id)
 
     def act(connection: Any) -> Changed:
         reason = body.reason if body else ""
-        return Changed(app.verbs.items.cancel(principal, found.id, reason=reason, connection=connection))
+        return Changed(app.internals.verbs.items.cancel(principal, found.id, reason=reason, connection=connection))
 
     return once(body, act)
 
 
 def _shown(app: Duly, reminders: Reminders, principal: Principal, reminder_id: int) -> Reminder:
-    app.verbs.items.find(principal, reminder_id)
+    app.internals.verbs.items.find(principal, reminder_id)
     return Reminder(**masked(app, asdict(reminders.get(reminder_id))))

@@ -70,7 +70,7 @@ async def create_job(
         asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
         with _key_named():
             job = await run_in_threadpool(
-                app.intake.order,
+                app.internals.intake.order,
                 principal,
                 asked.source,
                 job_type=asked.job_type,
@@ -78,16 +78,16 @@ async def create_job(
                 **origin,
             )
         return JobMade(job.id)
-    writer = await run_in_threadpool(app.intake.receive)
+    writer = await run_in_threadpool(app.internals.intake.receive)
     form = await _received(request, writer, writer)
     try:
         given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
     except Exception:
-        await run_in_threadpool(app.intake.files.delete, kept_by(writer).key)
+        await run_in_threadpool(app.internals.intake.files.delete, kept_by(writer).key)
         raise
     with _key_named():
         job = await run_in_threadpool(
-            app.intake.create, principal, kept_by(writer), form.filename or "", job_type=given.job_type,
+            app.internals.intake.create, principal, kept_by(writer), form.filename or "", job_type=given.job_type,
             file_options=_options(given), **origin,
         )  # fmt: skip
     return JobMade(job.id)
@@ -99,7 +99,7 @@ async def preview_job(request: Request, app: App, principal: Writer, job_type: J
     async with _spooled(request, app) as (spool, form):
         given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
         return await run_in_threadpool(
-            app.intake.preview,
+            app.internals.intake.preview,
             principal,
             spool,
             form.filename or "",
@@ -113,7 +113,7 @@ def list_job_types(app: App, principal: Reader, pages: Pages) -> Page[JobTypeInf
     """The types of jobs by name, with the fields that columns of a file are mapped to."""
 
     def find(after: str | None, most: int) -> list[Type]:
-        return [each for name, each in sorted(app.job_types.items()) if name > (after or "")][:most]
+        return [each for name, each in sorted(app.internals.job_types.items()) if name > (after or "")][:most]
 
     return pages.turn(find, _type_info, lambda each: each.name)
 
@@ -121,7 +121,7 @@ def list_job_types(app: App, principal: Reader, pages: Pages) -> Page[JobTypeInf
 @router.get("/api/jobs/{job_id}/rows/{row}")
 def show_refused_row(job_id: Id, row: Id, app: App, principal: Reader) -> RowInError:
     """One row in error with its original values, for correction."""
-    found = refused(app.intake, principal, job_id, row)
+    found = refused(app.internals.intake, principal, job_id, row)
     return replace(found, values=masked(app, found.values))
 
 
@@ -130,22 +130,22 @@ def mend_row_of_job(
     job_id: Id, row: Id, body: RowMendIn, app: App, principal: Writer, connection: Transaction
 ) -> MendedRow:
     """Try one row in error again with corrected values."""
-    mend_row(app.intake, principal, job_id, row, body.values, connection)
+    mend_row(app.internals.intake, principal, job_id, row, body.values, connection)
     return MendedRow(row)
 
 
 @router.post("/api/jobs/{job_id}/mend", openapi_extra=_SENT)
 async def mend_job(job_id: Id, request: Request, app: App, principal: Writer) -> MendReport:
     """Upload corrected rejects: each row is tried again in place of the row in error with the same number."""
-    await run_in_threadpool(app.verbs.jobs.get, principal, job_id)
+    await run_in_threadpool(app.internals.verbs.jobs.get, principal, job_id)
     async with _spooled(request, app) as (spool, form):
-        return await run_in_threadpool(mend, app.intake, principal, job_id, spool, form.filename or "")
+        return await run_in_threadpool(mend, app.internals.intake, principal, job_id, spool, form.filename or "")
 
 
 @router.post("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
 def export_job(job_id: Id, app: App, principal: Reader, format: Format = "xlsx") -> Response:
     """All rows with their input and result, as a file that is written while it is sent."""
-    return _file(job_id, format, app.exports.whole(principal, job_id, format), "")
+    return _file(job_id, format, app.internals.exports.whole(principal, job_id, format), "")
 
 
 @router.get("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
@@ -157,7 +157,7 @@ def download_job(job_id: Id, app: App, principal: Reader, format: Format = "xlsx
 @router.get("/api/jobs/{job_id}/rejects", response_class=StreamingResponse, responses=_FILES)
 def download_rejects(job_id: Id, app: App, principal: Reader, format: Format = "xlsx") -> Response:
     """The rows in error with their original columns and the reason, for correction."""
-    return _file(job_id, format, app.exports.rejects(principal, job_id, format), "-rejects")
+    return _file(job_id, format, app.internals.exports.rejects(principal, job_id, format), "-rejects")
 
 
 @router.post("/api/ingestion/scan")
@@ -166,7 +166,7 @@ def scan_sources(app: App, principal: Admin, asked: ScanIn | None = None) -> Sca
 
     Scanning again is safe. If there is too much for one request, a worker continues.
     """
-    return app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
+    return app.internals.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
 
 
 def _type_info(each: Type) -> JobTypeInfo:
@@ -215,7 +215,7 @@ async def _spooled(request: Request, app: Duly) -> AsyncIterator[tuple[BinaryIO,
     if not _is_form(request):
         raise Problem(415, "send the file as the field `file` of a form")
     with tempfile.TemporaryFile() as spool:
-        form = await _received(request, _Bounded(spool, app.intake.settings.upload_max_bytes))
+        form = await _received(request, _Bounded(spool, app.internals.intake.settings.upload_max_bytes))
         yield cast(BinaryIO, spool), form
 
 

@@ -56,8 +56,8 @@ def put_item(new: ItemIn, app: App, principal: Writer, connection: Transaction) 
         "key": None if new.key is None else principal.scoped(new.key),
     }  # fmt: skip
     task = open_task(app, new.task)
-    made = task.make_item(dict(new.args), options, app.telemetry.traceparent(), principal.owner)
-    return app.verbs.items.put(principal, made, connection)
+    made = task.make_item(dict(new.args), options, app.internals.telemetry.traceparent(), principal.owner)
+    return app.internals.verbs.items.put(principal, made, connection)
 
 
 async def _filter(
@@ -81,7 +81,7 @@ def list_items(app: App, principal: Reader, pages: Pages, filter: Filtered, user
 
     def find(after: int | str | None, most: int) -> tuple[ItemsFound, int | str | None]:
         place = datetime.fromisoformat(after) if isinstance(after, str) else after
-        found = app.verbs.listing.page(principal, filter, owner=owner, after=place, most=most)
+        found = app.internals.verbs.listing.page(principal, filter, owner=owner, after=place, most=most)
         return found, found.place.isoformat() if isinstance(found.place, datetime) else found.place
 
     found, following = pages.walk(find)
@@ -92,7 +92,7 @@ def list_items(app: App, principal: Reader, pages: Pages, filter: Filtered, user
 @router.get("/counts")
 def count_items(app: App, principal: Reader, filter: Filtered, user_id: UserId = None) -> StateCounts:
     """How many items match, by state. Each state is counted up to ten thousand."""
-    return app.verbs.listing.counts(principal, filter, owner=owner_for(principal, user_id))
+    return app.internals.verbs.listing.counts(principal, filter, owner=owner_for(principal, user_id))
 
 
 @router.post("/act")
@@ -102,7 +102,7 @@ def act_on_items(body: ItemsAct, app: App, principal: Writer, connection: Transa
     If one of them is gone or in another state, the answer is 409 (404 if none of those exists) and names each with the
     reason. With `skip`, such items are left as they are. Returns the ids that were changed.
     """
-    items = app.verbs.items
+    items = app.internals.verbs.items
     if body.at is None and body.delay is None:
         options: dict[str, Any] = {"reason": body.reason, "skip": body.skip, "connection": connection}
         return Changed(items.act(principal, body.action, body.ids, **options))
@@ -121,7 +121,7 @@ def show_item(
     """One item with its failed tries, its timeline, its audit log and its origin."""
     if reveal and not principal.may("write"):
         raise Problem(403, "reveal: needs the scope write", "reveal")
-    row, story = app.verbs.items.show(principal, item_id, is_revealed=reveal)
+    row, story = app.internals.verbs.items.show(principal, item_id, is_revealed=reveal)
     key = None if story.schedule_key is None else story.schedule_key.removeprefix(f"{row.owner}/")
     return ItemStory(
         **asdict(shown(app, row, is_masked=not reveal)),
@@ -130,7 +130,7 @@ def show_item(
         timeline=story.timeline,
         trace_id=story.trace_id,
         schedule=None if key is None or row.schedule_id is None else ScheduleName(row.schedule_id, key),
-        audit=[line_shown(app, line) for line in app.verbs.audit.page(f"item:{item_id}")],
+        audit=[line_shown(app, line) for line in app.internals.verbs.audit.page(f"item:{item_id}")],
     )
 
 
@@ -145,7 +145,7 @@ def edit_item(item_id: Id, edit: ItemEdit, app: App, principal: Writer) -> Row:
         open_task(app, row.task)
         return dict(unmasked(app, edit.args, row.args))
 
-    edited = app.verbs.items.edit(
+    edited = app.internals.verbs.items.edit(
         principal, item_id, args=None if edit.args is None else args, at=edit.at, queue=edit.queue, rank=edit.rank,
         tries=edit.tries,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def cancel_item(
 ) -> Changed:
     """Cancel an item that waits or runs; a running handler is stopped within a second."""
     text = reason.reason if reason else ""
-    return Changed(app.verbs.items.cancel(principal, item_id, reason=text, connection=connection))
+    return Changed(app.internals.verbs.items.cancel(principal, item_id, reason=text, connection=connection))
 
 
 @router.post("/{item_id}/retry")
@@ -167,7 +167,7 @@ def retry_item(
 ) -> Changed:
     """Retry a failed or cancelled item with all its tries, or run a waiting one sooner."""
     at = when.at if when else None
-    return Changed(app.verbs.items.retry(principal, item_id, at=at, connection=connection))
+    return Changed(app.internals.verbs.items.retry(principal, item_id, at=at, connection=connection))
 
 
 @router.post("/{item_id}/discard")
@@ -176,7 +176,7 @@ def discard_item(
 ) -> Changed:
     """Take a failed item out of review for good."""
     text = reason.reason if reason else ""
-    return Changed(app.verbs.items.discard(principal, item_id, reason=text, connection=connection))
+    return Changed(app.internals.verbs.items.discard(principal, item_id, reason=text, connection=connection))
 
 
 @router.post("/{item_id}/again", status_code=201)
@@ -184,10 +184,10 @@ def put_item_again(
     item_id: Id, app: App, principal: Writer, connection: Transaction, body: AgainIn | None = None
 ) -> Placed[Any]:
     """Put an ended item again as a new item. 200: a live item has the given key already."""
-    given, items = body or AgainIn(), app.verbs.items
+    given, items = body or AgainIn(), app.internals.verbs.items
     open_task(app, items.find(principal, item_id).task)
     return items.again(
-        principal, item_id, key=given.key, at=given.at, delay=given.delay, trace=app.telemetry.traceparent(),
+        principal, item_id, key=given.key, at=given.at, delay=given.delay, trace=app.internals.telemetry.traceparent(),
         connection=connection,
     )  # fmt: skip
 

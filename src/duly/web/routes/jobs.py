@@ -33,14 +33,14 @@ def list_jobs(
     app: App, principal: Reader, pages: Pages, user_id: UserId = None, job_type: JobType = None
 ) -> Page[JobRow]:
     """Jobs, the newest first."""
-    owner, jobs = owner_for(principal, user_id), app.verbs.jobs
+    owner, jobs = owner_for(principal, user_id), app.internals.verbs.jobs
     return pages.turn(lambda before, most: jobs.page(principal, owner, job_type, before, most))
 
 
 @router.get("/api/jobs/{job_id}")
 def show_job(job_id: Id, app: App, principal: Reader) -> JobRow:
     """One job with its counts and progress."""
-    return app.verbs.jobs.show(principal, job_id)
+    return app.internals.verbs.jobs.show(principal, job_id)
 
 
 @router.get("/api/jobs/{job_id}/items")
@@ -55,7 +55,7 @@ def list_job_items(
     sort: Annotated[Literal["row", "updatedAt"] | None, Query(description="Default: row, where all are asked.")] = None,
 ) -> Page[GridLine]:
     """Rows of a job: all in the order of the file, or rows of some statuses by their last change."""
-    rows = app.verbs.job_rows
+    rows = app.internals.verbs.job_rows
     chosen = _statuses(statuses, status)
 
     def grid_line(item: JobItem) -> GridLine:
@@ -82,7 +82,7 @@ def list_job_items(
 @router.get("/api/jobs/{job_id}/counts")
 def count_job_items(job_id: Id, app: App, principal: Reader) -> RowCounts:
     """How many rows of a job there are, by status."""
-    return app.verbs.job_rows.counts_of(principal, job_id)
+    return app.internals.verbs.job_rows.counts_of(principal, job_id)
 
 
 async def _pending(
@@ -97,7 +97,7 @@ async def _pending(
     until: Annotated[Moment | None, Query(alias="to")] = None,
 ) -> dict[str, Any]:
     """Which rows of all jobs are meant, as options of verbs."""
-    if not app.verbs.context.job_settings.pending_enabled:
+    if not app.internals.verbs.context.job_settings.pending_enabled:
         raise Problem(404, "the list of pending rows is off; turn it on with the setting pending_enabled")
     given = [part.strip() for part in (job_id or "").split(",") if part.strip()]
     if strange := next((part for part in given if not part.isdecimal() or not 1 <= int(part) <= BIG), None):
@@ -122,7 +122,7 @@ def list_pending(
         raise InputError("statuses", "DONE rows are not pending; list the rows of their job instead")
 
     def find(after: Any, most: int) -> list[PendingItem]:
-        return app.verbs.job_rows.pending(principal, statuses=chosen, after=_place(after), most=most, **meant)
+        return app.internals.verbs.job_rows.pending(principal, statuses=chosen, after=_place(after), most=most, **meant)
 
     return pages.turn(find, _pending_line, _stands)
 
@@ -130,19 +130,19 @@ def list_pending(
 @router.get("/api/pending/counts")
 def count_pending(app: App, principal: Reader, meant: Meant) -> RowCounts:
     """How many rows of all jobs there are, by status. See the setting pending_enabled."""
-    return app.verbs.job_rows.counts(principal, **meant)
+    return app.internals.verbs.job_rows.counts(principal, **meant)
 
 
 @router.post("/api/jobs/{job_id}/pause")
 def pause_job(job_id: Id, app: App, principal: Writer, connection: Transaction) -> JobRow:
     """Start no more rows of a job until it is resumed. Rows that are running continue."""
-    return app.verbs.jobs.pause(principal, job_id, connection=connection)
+    return app.internals.verbs.jobs.pause(principal, job_id, connection=connection)
 
 
 @router.post("/api/jobs/{job_id}/resume")
 def resume_job(job_id: Id, app: App, principal: Writer, connection: Transaction) -> JobRow:
     """Resume a paused job."""
-    return app.verbs.jobs.resume(principal, job_id, connection=connection)
+    return app.internals.verbs.jobs.resume(principal, job_id, connection=connection)
 
 
 @router.post("/api/jobs/{job_id}/kickoff")
@@ -153,7 +153,7 @@ def kick_off_job(
     duration_ms: Annotated[int, Query(alias="durationMs", ge=100, le=20_000)] = 5_000,
 ) -> Kickoff:
     """Process rows of a job inside this request, for this long or until none is left."""
-    return app.kickoffs.run(principal, job_id, duration_ms / 1_000)
+    return app.internals.kickoffs.run(principal, job_id, duration_ms / 1_000)
 
 
 @router.post("/api/jobs/{job_id}/cancel")
@@ -161,7 +161,7 @@ def cancel_job(
     job_id: Id, app: App, principal: Writer, connection: Transaction, body: ReasonIn | None = None
 ) -> JobRow:
     """Cancel a job: no more rows are read or started, and rows that have not ended are cancelled in the background."""
-    return app.verbs.jobs.cancel(principal, job_id, body.reason if body else "", connection=connection)
+    return app.internals.verbs.jobs.cancel(principal, job_id, body.reason if body else "", connection=connection)
 
 
 @router.post("/api/jobs/{job_id}/reprocess")
@@ -172,7 +172,7 @@ def reprocess_job(
     chosen = asked or ReprocessIn()
     if (chosen.scope == "items") != (chosen.item_ids is not None):
         raise InputError("itemIds", "are required with scope items, and not allowed with scope job")
-    count = app.verbs.jobs.reprocess(
+    count = app.internals.verbs.jobs.reprocess(
         principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset, connection=connection
     )
     return Reprocessed(count)
@@ -181,7 +181,7 @@ def reprocess_job(
 @router.delete("/api/jobs/{job_id}", status_code=204)
 def remove_job(job_id: Id, app: App, principal: Writer) -> None:
     """Delete a job with its rows and its file. It is gone at once; the rows are deleted in the background."""
-    app.verbs.jobs.remove(principal, job_id)
+    app.internals.verbs.jobs.remove(principal, job_id)
 
 
 def _statuses(many: str | None, one: Status | None = None) -> tuple[Status, ...]:

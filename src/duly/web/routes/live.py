@@ -102,7 +102,7 @@ def healthz(request: Request) -> Response:
 @router.get("/readyz", response_class=PlainTextResponse)
 def readyz(request: Request, app: App) -> Response:
     """Whether the database answers and is migrated, and a worker in this process and its companions can work."""
-    reason = _unready(app) or request.app.state.ailing() or app.hindrance()
+    reason = _unready(app) or request.app.state.ailing() or app.internals.hindrance()
     return problem(503, reason, "Not ready") if reason else PlainTextResponse("ready")
 
 

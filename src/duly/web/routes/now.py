@@ -26,10 +26,10 @@ def history(
     job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job; its owner may ask too.")] = None,
 ) -> Chart:
     """Measurements of the last minutes in steps: of all tasks and paces, of one task, or of one job."""
-    return app.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
+    return app.internals.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
 
 
 @router.get("/api/now")
 def now(app: App, principal: Reader) -> Picture:
     """The current state: health with its reasons, and totals. Admins see everything, others their own rows."""
-    return app.verbs.now.look(principal)
+    return app.internals.verbs.now.look(principal)

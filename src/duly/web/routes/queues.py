@@ -59,7 +59,7 @@ def list_queues(app: App, principal: Admin, pages: Pages) -> Page[QueueDepth]:
     """The queues of all owners: how many items wait, are due, run and are in review."""
 
     def find(after: str | None, most: int) -> Sequence[dict[str, Any]]:
-        found = app.read.queues(app.telemetry.depths())
+        found = app.read.queues(app.internals.telemetry.depths())
         return [queue for queue in found if queue["queue"] > (after or "")][:most]
 
     return pages.turn(find, place=lambda queue: queue["queue"])
@@ -74,7 +74,7 @@ def act_on_queue(
     name: Name, act: Literal["pause", "resume"], app: App, principal: Admin, connection: Transaction
 ) -> QueueNote | None:
     """Pause a queue, so that nothing more of it starts, or resume it."""
-    queues = app.verbs.queues
+    queues = app.internals.verbs.queues
     note = (queues.pause if act == "pause" else queues.resume)(principal, name, connection)
     return QueueNote(note) if note else None
 
@@ -89,13 +89,13 @@ def list_limits(app: App, principal: Admin, pages: Pages) -> Page[LimitUse]:
 @router.put("/api/limits/{name:path}", status_code=204)
 def set_limit(name: Name, body: LimitIn, app: App, principal: Admin) -> None:
     """Set a limit for all workers, in place of the value in code."""
-    app.verbs.limits.set(principal, name, body.limit)
+    app.internals.verbs.limits.set(principal, name, body.limit)
 
 
 @router.delete("/api/limits/{name:path}", status_code=204)
 def clear_limit(name: Name, app: App, principal: Admin) -> None:
     """Remove a limit that was set; the value in code applies again."""
-    app.verbs.limits.set(principal, name, None)
+    app.internals.verbs.limits.set(principal, name, None)
 
 
 @router.get("/api/workers")
@@ -133,7 +133,7 @@ def list_alerts(app: App, principal: Admin) -> list[Alert]:
 @router.get("/api/audit")
 def list_audit(app: App, principal: Admin, pages: Pages, subject: WordFilter = None) -> Page[ShownAuditLine]:
     """The audit log, newest first."""
-    audit = app.verbs.audit
+    audit = app.internals.verbs.audit
     return pages.turn(lambda before, most: audit.page(subject, before, most), lambda row: line_shown(app, row))
 
 

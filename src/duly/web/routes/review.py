@@ -30,7 +30,7 @@ def list_groups(app: App, principal: Reader, pages: Pages, user_id: UserId = Non
 
     A group that grows or shrinks between two pages may appear on both or on neither.
     """
-    owner, groups = owner_for(principal, user_id), app.verbs.review.groups
+    owner, groups = owner_for(principal, user_id), app.internals.verbs.review.groups
     return pages.turn(
         lambda after, most: groups(principal, owner, most, after), place=lambda group: [group.items, group.id]
     )
@@ -39,13 +39,13 @@ def list_groups(app: App, principal: Reader, pages: Pages, user_id: UserId = Non
 @router.get("/api/review/totals")
 def total_review(app: App, principal: Reader, user_id: UserId = None) -> ReviewTotals:
     """How many items are in review, and in how many groups."""
-    return app.verbs.review.totals(principal, owner_for(principal, user_id))
+    return app.internals.verbs.review.totals(principal, owner_for(principal, user_id))
 
 
 @router.get("/api/review/{group_id}")
 def show_group(group_id: GroupId, app: App, principal: Reader) -> GroupStory:
     """One group with the error of a sample and its notes."""
-    return app.verbs.review.story(principal, group_id)
+    return app.internals.verbs.review.story(principal, group_id)
 
 
 @router.post("/api/review/{group_id}/notes", status_code=201)
@@ -53,26 +53,26 @@ def write_note(
     group_id: GroupId, note: ReviewNoteIn, app: App, principal: Writer, connection: Transaction
 ) -> ReviewNote:
     """Add a note to a group of failures."""
-    return app.verbs.review.write_note(principal, group_id, note.text, connection)
+    return app.internals.verbs.review.write_note(principal, group_id, note.text, connection)
 
 
 @router.post("/api/review/{group_id}/canary")
 def revive_canary(group_id: GroupId, app: App, principal: Writer, connection: Transaction) -> Changed:
     """Retry one item of the group, to see whether the cause is gone."""
-    return Changed([app.verbs.review.canary(principal, group_id, connection)])
+    return Changed([app.internals.verbs.review.canary(principal, group_id, connection)])
 
 
 @router.post("/api/acts/count")
 def count_rows(asked: CountIn, app: App, principal: Reader, user_id: UserId = None) -> Count:
     """How many rows an act would change. Nothing is changed."""
-    found = app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
+    found = app.internals.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
     return Count(found.items, found.is_more)
 
 
 @router.post("/api/acts", status_code=201, response_model=out(ShownAct))
 def order_act(new: ActIn, app: App, principal: Writer, once: Once, user_id: UserId = None) -> Response:
     """Cancel, retry (at a rate) or discard all rows that match a filter, in the background."""
-    owner, filter, acts = owner_for(principal, user_id), new.filter.model_dump(), app.verbs.acts
+    owner, filter, acts = owner_for(principal, user_id), new.filter.model_dump(), app.internals.verbs.acts
     counted = acts.count(principal, filter, owner)  # before the transaction, because it may take long
 
     def act(connection: Any) -> ShownAct:
@@ -88,17 +88,17 @@ def order_act(new: ActIn, app: App, principal: Writer, once: Once, user_id: User
 @router.get("/api/acts")
 def list_acts(app: App, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[ShownAct]:
     """Acts on many rows, newest first."""
-    owner, acts = owner_for(principal, user_id), app.verbs.acts
+    owner, acts = owner_for(principal, user_id), app.internals.verbs.acts
     return pages.turn(lambda before, most: acts.page(principal, owner, before, most), shown)
 
 
 @router.get("/api/acts/{act_id}")
 def show_act(act_id: Id, app: App, principal: Reader) -> ShownAct:
     """One act: how many rows it has seen and changed."""
-    return shown(app.verbs.acts.get(principal, act_id))
+    return shown(app.internals.verbs.acts.get(principal, act_id))
 
 
 @router.post("/api/acts/{act_id}/cancel")
 def cancel_act(act_id: Id, app: App, principal: Writer, connection: Transaction) -> ShownAct:
     """Stop an act. Rows that it changed stay changed."""
-    return shown(app.verbs.acts.cancel(principal, act_id, connection))
+    return shown(app.internals.verbs.acts.cancel(principal, act_id, connection))

@@ -110,7 +110,7 @@ class PreviewIn(Model):
 def create_schedule(new: ScheduleIn, app: App, principal: Writer, connection: Transaction) -> ShownSchedule:
     """Create a schedule. If you have one with this task and key already, it is changed to this."""
     options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
-    made = app.verbs.schedules.create(
+    made = app.internals.verbs.schedules.create(
         principal, open_task(app, new.task), _rule(new.rule), new.args, key=new.key, connection=connection, **options
     )
     return shown(app, made)
@@ -139,7 +139,7 @@ def list_schedules(
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
     if key_contains is not None or sort == "next" or (state == "broken" and not after_id):
-        schedules, by_next = app.verbs.schedules, sort == "next"
+        schedules, by_next = app.internals.verbs.schedules, sort == "next"
 
         def search(after: Any, most: int) -> tuple[Sequence[Schedule], Any]:
             return schedules.search(owner, contains=key_contains, by_next=by_next, after=after, most=most, **filters)
@@ -148,7 +148,7 @@ def list_schedules(
         return Page([shown(app, row) for row in rows], following)
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return app.verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters)
+        return app.internals.verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters)
 
     return pages.turn(find, lambda row: shown(app, row))
 
@@ -161,7 +161,7 @@ def preview_rule(asked: PreviewIn, app: App, principal: Reader) -> RulePreview:
     except ValueError as error:
         field = "zone" if str(error).startswith("zone:") else "rule"
         raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
-    schedules = app.verbs.schedules
+    schedules = app.internals.verbs.schedules
     times = schedules.preview(rule, asked.zone, asked.n)
     notes = schedules.clock_notes(rule, asked.zone, times)
     return RulePreview(str(rule), rule.describe(zone), times, notes)
@@ -174,14 +174,16 @@ def act_on_schedules(body: SchedulesAct, app: App, principal: Writer, connection
     If one of them cannot be changed, the answer is 409 (404 if none of those exists) and names each with the reason.
     With `skip`, such schedules are left as they are. Returns the ids that were changed.
     """
-    schedules = app.verbs.schedules
+    schedules = app.internals.verbs.schedules
     return Changed(schedules.act(principal, body.action, body.ids, skip=body.skip, connection=connection))
 
 
 @router.post("/api/schedules/reactivate")
 def reactivate_schedules(asked: ReactivateSchedulesIn, app: App, principal: Writer) -> ReactivatedSchedules:
     """Reactivate schedules that were deactivated after repeated failures, by task and cause, a portion at a time."""
-    done, is_more = app.verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
+    done, is_more = app.internals.verbs.schedules.reactivate_all(
+        principal, asked.task, cause=asked.cause, run_now=asked.run
+    )
     return ReactivatedSchedules(done, is_more)
 
 
@@ -190,7 +192,7 @@ def show_schedule(
     schedule_id: Id, app: App, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5
 ) -> ScheduleStory:
     """One schedule with its next times, its latest items and its audit log."""
-    schedules = app.verbs.schedules
+    schedules = app.internals.verbs.schedules
     story = schedules.story(schedules.reached(principal, schedule_id), ahead)
     audit = [replace(line, details=masked(app, line.details)) for line in story.audit]
     return replace(_masked(app, story), audit=audit)
@@ -199,7 +201,7 @@ def show_schedule(
 @router.patch("/api/schedules/{schedule_id}")
 def change_schedule(schedule_id: Id, edit: ScheduleEdit, app: App, principal: Writer) -> ShownSchedule:
     """Change a schedule. With another rule or zone its next time is computed again."""
-    schedules = app.verbs.schedules
+    schedules = app.internals.verbs.schedules
     known = schedules.reached(principal, schedule_id)
     fields = edit.changes()
     if edit.args is not None:
@@ -210,7 +212,7 @@ def change_schedule(schedule_id: Id, edit: ScheduleEdit, app: App, principal: Wr
 @router.delete("/api/schedules/{schedule_id}", status_code=204)
 def remove_schedule(schedule_id: Id, app: App, principal: Writer) -> None:
     """Remove a schedule, and cancel those of its items that wait."""
-    app.verbs.schedules.remove(principal, schedule_id)
+    app.internals.verbs.schedules.remove(principal, schedule_id)
 
 
 @router.post("/api/schedules/{schedule_id}/{act}")
@@ -222,7 +224,7 @@ def act_on_schedule(
     connection: Transaction,
 ) -> ShownSchedule:
     """Pause, resume or run a schedule, or reactivate it after repeated failures."""
-    schedules = app.verbs.schedules
+    schedules = app.internals.verbs.schedules
     schedules.act(principal, act, [schedule_id], connection=connection)
     return shown(app, schedules.reached(principal, schedule_id, connection))
 
@@ -230,7 +232,7 @@ def act_on_schedule(
 @router.get("/api/slots")
 def list_slots(app: App, principal: Admin, ring: WordFilter = None) -> list[SlotLoad]:
     """The number of active members in each slot, of all owners."""
-    return app.verbs.schedules.slots(ring)[:SLOTS]
+    return app.internals.verbs.schedules.slots(ring)[:SLOTS]
 
 
 @router.get("/api/slots/{ring:path}/rebalance")
@@ -238,7 +240,7 @@ def preview_rebalance(
     ring: Name, app: App, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000
 ) -> list[Move]:
     """The schedules that would have to move to make all slots even. Nothing is moved."""
-    return app.verbs.schedules.rebalance(ring)[:most]
+    return app.internals.verbs.schedules.rebalance(ring)[:most]
 
 
 def _rule(text: str) -> Any:
@@ -254,7 +256,7 @@ def _rule(text: str) -> Any:
 
 def shown(app: Duly, schedule: Schedule) -> ShownSchedule:
     """The schedule with its JSON decoded, secrets masked, and its key as its owner knows it."""
-    return _masked(app, app.verbs.schedules.shown(schedule))
+    return _masked(app, app.internals.verbs.schedules.shown(schedule))
 
 
 def _masked(app: Duly, known: Shown) -> Shown:

@@ -91,7 +91,7 @@ def sign_in(body: SignIn, request: Request, app: App, response: Response) -> Non
     address = request.client.host if request.client else ""
     names = (f"user {body.user_id}", f"from {address}")
     authenticator.count_sign_in(*names)
-    token = app.verbs.users.sign_in(body.user_id, body.password)
+    token = app.internals.verbs.users.sign_in(body.user_id, body.password)
     if token is None:
         log.warning("rejected a sign-in as %r from %s", body.user_id, address)
         raise Problem(401, "wrong user or password", headers={"WWW-Authenticate": "Bearer"})
@@ -108,7 +108,7 @@ def sign_out(request: Request, app: App, response: Response) -> None:
     """End this browser's session."""
     check_origin(request)
     if token := session_of(request):
-        app.verbs.users.sign_out(token)
+        app.internals.verbs.users.sign_out(token)
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
     response.delete_cookie(PLAIN_COOKIE, path="/", httponly=True, samesite="strict")
 
@@ -117,7 +117,7 @@ def sign_out(request: Request, app: App, response: Response) -> None:
 def list_keys(app: App, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[KeyInfo]:
     """API keys, without their secrets."""
     owner = owner_for(principal, user_id)
-    users = app.verbs.users
+    users = app.internals.verbs.users
     return pages.turn(lambda after, most: users.keys(principal, owner, after or "", most))
 
 
@@ -140,7 +140,7 @@ def make_key(new: KeyIn, app: App, principal: Writer, once: Once) -> Response:
 
     def act(connection: Any) -> NewKey:
         given = (user_id, new.name, tuple(new.scopes), new.expires_at)
-        made, secret = app.verbs.users.make_key(principal, *given, connection)
+        made, secret = app.internals.verbs.users.make_key(principal, *given, connection)
         return NewKey(**asdict(made), secret=secret)
 
     def repeated(answer: Any) -> tuple[int, str]:
@@ -153,29 +153,31 @@ def make_key(new: KeyIn, app: App, principal: Writer, once: Once) -> Response:
 @router.delete("/api/keys/{key_id}")
 def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], app: App, principal: Writer) -> KeyInfo:
     """Revoke a key. It is invalid at once."""
-    return app.verbs.users.revoke_key(principal, key_id)
+    return app.internals.verbs.users.revoke_key(principal, key_id)
 
 
 @router.get("/api/users")
 def list_users(app: App, principal: Admin, pages: Pages) -> Page[User]:
     """The users of this service, people and programs, by id."""
-    users = app.verbs.users
+    users = app.internals.verbs.users
     return pages.turn(lambda after, most: users.page(principal, after or "", most))
 
 
 @router.post("/api/users", status_code=201)
 def create_user(new: UserIn, app: App, principal: Admin, connection: Transaction) -> User:
     """Create a user. A user without a password can only use API keys."""
-    return app.verbs.users.create(principal, new.id, new.role, new.password, connection)
+    return app.internals.verbs.users.create(principal, new.id, new.role, new.password, connection)
 
 
 @router.get("/api/users/{user}")
 def show_user(user: UserPath, app: App, principal: Reader) -> User:
     """One user: yourself, or for admins anyone."""
-    return app.verbs.users.get(principal, user)
+    return app.internals.verbs.users.get(principal, user)
 
 
 @router.patch("/api/users/{user}")
 def change_user(user: UserPath, edit: UserEdit, app: App, principal: Admin) -> User:
     """Change a user's role or password, or disable the user."""
-    return app.verbs.users.change(principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled)
+    return app.internals.verbs.users.change(
+        principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled
+    )
