@@ -15,12 +15,12 @@ import pytest
 from click.testing import Result
 
 from duly import Duly
-from duly.cli.local import Local
 from duly.client import Client
 from duly.core import filters
 from duly.core.errors import DoesNotExist, DulyError, WrongState
 from duly.core.model import Done, Failed
 from duly.core.policy.recur import Slots
+from duly.facade.local import Local
 from duly.verbs import LOCAL
 from duly.web.server import Service
 from tests.cli.conftest import call
@@ -57,11 +57,8 @@ def through_service(url: str) -> Run:
     return lambda *words: call(*words, DULY_URL=url)
 
 
-# What only a service has: for programs, and not for commands.
-ONLY_CLIENT = {
-    "act_on", "close", "fetch_job", "item_counts", "items", "job_counts", "job_types", "me", "mend_row",
-    "pending_counts", "preview", "refused_row", "review_totals", "simulate", "tasks", "workers",
-}  # fmt: skip
+# What only a service has.
+ONLY_CLIENT = {"close", "fetch_job", "job_types", "me", "mend_row", "preview", "refused_row", "simulate", "tasks"}
 
 
 def test_the_database_and_the_service_have_the_same_methods() -> None:

@@ -44,7 +44,6 @@ def inner(reason: str) -> Doors:
     return Doors(*(No(reason) for _ in Doors._fields))
 
 
-UNSTABLE = No("none that is stable; use the client")
 APPS = No("the client names no app; its `http` reaches the path")
 ACT = "POST /api/schedules/act"
 
@@ -57,55 +56,51 @@ DOORS: dict[str, Doors] = {
     "items.retry": Doors("app.retry", "POST /api/items/act", "retry", "retry"),
     "items.discard": Doors("app.discard", "POST /api/items/act", "discard", "discard"),
     "items.again": Doors("app.again", "POST /api/items/{item_id}/again", "again", "again"),
-    "items.act": Doors(UNSTABLE, "POST /api/items/act", "act_on", No("its commands take many ids")),
-    "listing.page": Doors(UNSTABLE, "GET /api/items", "items", "items"),
+    "items.act": Doors("app.client.act_on", "POST /api/items/act", "act_on", No("its commands take many ids")),
+    "listing.page": Doors("app.client.items", "GET /api/items", "items", "items"),
     "listing.counts": Doors(
-        UNSTABLE, "GET /api/items/counts", "item_counts", No("a list at the command line has no tabs")
+        "app.client.item_counts", "GET /api/items/counts", "item_counts", No("a list at the command line has no tabs")
     ),
     "read.page": Doors("app.read.page", "GET /api/items", "items", "items"),
-    "review.groups": Doors(UNSTABLE, "GET /api/review", "groups", "review"),
-    "review.totals": Doors(UNSTABLE, "GET /api/review/totals", "review_totals", "review"),
-    "review.group": Doors(UNSTABLE, "GET /api/review/{group_id}", "group", "review show"),
-    "review.story": Doors(UNSTABLE, "GET /api/review/{group_id}", "group", "review show"),
-    "review.notes": Doors(UNSTABLE, "GET /api/review/{group_id}", "group", "review show"),
-    "review.write_note": Doors(
-        UNSTABLE, "POST /api/review/{group_id}/notes", "write_note", "review note"
+    "review.groups": Doors("app.client.groups", "GET /api/review", "groups", "review"),
+    "review.totals": Doors("app.client.review_totals", "GET /api/review/totals", "review_totals", "review"),
+    "review.group": Doors("app.client.group", "GET /api/review/{group_id}", "group", "review show"),
+    "review.story": Doors("app.client.group", "GET /api/review/{group_id}", "group", "review show"),
+    "review.notes": Doors("app.client.group", "GET /api/review/{group_id}", "group", "review show"),
+    "review.write_note": Doors("app.client.write_note", "POST /api/review/{group_id}/notes", "write_note", "review note"
     ),
-    "review.canary": Doors(UNSTABLE, "POST /api/review/{group_id}/canary", "canary", "review canary"),
-    "review.retry": Doors(UNSTABLE, "POST /api/acts", "retry_group", "review retry"),
-    "review.discard": Doors(UNSTABLE, "POST /api/acts", "discard_group", "review discard"),
-    "acts.count": Doors(UNSTABLE, "POST /api/acts/count", "count", "acts order"),
-    "acts.order": Doors(UNSTABLE, "POST /api/acts", "order", "acts order"),
-    "acts.page": Doors(UNSTABLE, "GET /api/acts", "acts", "acts"),
-    "acts.get": Doors(UNSTABLE, "GET /api/acts/{act_id}", "act", "acts show"),
-    "acts.cancel": Doors(UNSTABLE, "POST /api/acts/{act_id}/cancel", "cancel_act", "acts cancel"),
+    "review.canary": Doors("app.client.canary", "POST /api/review/{group_id}/canary", "canary", "review canary"),
+    "review.retry": Doors("app.client.retry_group", "POST /api/acts", "retry_group", "review retry"),
+    "review.discard": Doors("app.client.discard_group", "POST /api/acts", "discard_group", "review discard"),
+    "acts.count": Doors("app.client.count", "POST /api/acts/count", "count", "acts order"),
+    "acts.order": Doors("app.client.order", "POST /api/acts", "order", "acts order"),
+    "acts.page": Doors("app.client.acts", "GET /api/acts", "acts", "acts"),
+    "acts.get": Doors("app.client.act", "GET /api/acts/{act_id}", "act", "acts show"),
+    "acts.cancel": Doors("app.client.cancel_act", "POST /api/acts/{act_id}/cancel", "cancel_act", "acts cancel"),
     "jobs.open": Doors("app.job", No("rows come as a file there"), No("rows come as a file there"), "jobs create"),
-    "jobs.create": Doors(UNSTABLE, "POST /api/jobs", "create_job", "jobs create"),
+    "jobs.create": Doors("app.client.create_job", "POST /api/jobs", "create_job", "jobs create"),
     "jobs.get": inner("the job as it is kept, which every verb about it begins with"),
-    "jobs.show": Doors(UNSTABLE, "GET /api/jobs/{job_id}", "job", "jobs show"),
-    "jobs.page": Doors(UNSTABLE, "GET /api/jobs", "jobs", "jobs"),
+    "jobs.show": Doors("app.client.job", "GET /api/jobs/{job_id}", "job", "jobs show"),
+    "jobs.page": Doors("app.client.jobs", "GET /api/jobs", "jobs", "jobs"),
     "jobs.pause": Doors("job.pause", "POST /api/jobs/{job_id}/pause", "pause_job", "jobs pause"),
     "jobs.resume": Doors("job.resume", "POST /api/jobs/{job_id}/resume", "resume_job", "jobs resume"),
     "jobs.cancel": Doors("job.cancel", "POST /api/jobs/{job_id}/cancel", "cancel_job", "jobs cancel"),
     "jobs.reprocess": Doors("job.reprocess", "POST /api/jobs/{job_id}/reprocess", "reprocess_job", "jobs reprocess"),
     "jobs.kickoff": Doors("job.kickoff", "POST /api/jobs/{job_id}/kickoff", "kick_off_job", "jobs kickoff"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
-    "jobs.mend": Doors(UNSTABLE, "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
+    "jobs.mend": Doors("app.client.mend_job", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
     "jobs.inputs_in_error": inner("what mending puts in place of masks"),
-    "scans.begin": Doors(UNSTABLE, "POST /api/ingestion/scan", "scan", "jobs scan"),
-    "job_rows.page": Doors(UNSTABLE, "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
-    "job_rows.by_number": Doors(
-        UNSTABLE, "GET /api/jobs/{job_id}/items", "job_items", "jobs items"
+    "scans.begin": Doors("app.client.scan", "POST /api/ingestion/scan", "scan", "jobs scan"),
+    "job_rows.page": Doors("app.client.job_items", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
+    "job_rows.by_number": Doors("app.client.job_items", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"
     ),
-    "job_rows.pending": Doors(UNSTABLE, "GET /api/pending", "pending", "jobs pending"),
-    "job_rows.counts": Doors(
-        UNSTABLE, "GET /api/pending/counts", "pending_counts",
+    "job_rows.pending": Doors("app.client.pending", "GET /api/pending", "pending", "jobs pending"),
+    "job_rows.counts": Doors("app.client.pending_counts", "GET /api/pending/counts", "pending_counts",
         No("a list at the command line has no tabs"),
     ),
-    "job_rows.counts_of": Doors(
-        UNSTABLE, "GET /api/jobs/{job_id}/counts", "job_counts", "jobs show"
+    "job_rows.counts_of": Doors("app.client.job_counts", "GET /api/jobs/{job_id}/counts", "job_counts", "jobs show"
     ),
-    "job_rows.each": Doors(UNSTABLE, "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
+    "job_rows.each": Doors("app.client.export_job", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
     "job_rows.argument_names": inner("the columns of an export"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
@@ -122,9 +117,7 @@ DOORS: dict[str, Doors] = {
     "schedules.resume": Doors("app.schedules.resume", ACT, "act_on_schedules", "schedules resume"),
     "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedules", "schedules run-now"),
     "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedules", "schedules reactivate"),
-    "schedules.act": Doors(
-        UNSTABLE, "POST /api/schedules/act", "act_on_schedules", No("its commands take many ids")
-    ),
+    "schedules.act": Doors("app.client.act_on_schedules", ACT, "act_on_schedules", No("its commands take many ids")),
     "schedules.reactivate_all": Doors(
         "app.schedules.reactivate_all", "POST /api/schedules/reactivate", "reactivate_all",
         "schedules reactivate-all",
@@ -140,21 +133,21 @@ DOORS: dict[str, Doors] = {
     "read.queues": Doors("app.read.queues", "GET /api/queues", "queues", "queues"),
     "limits.set": Doors("app.set_limit", "PUT /api/limits/{name}", "set_limit", "limits set"),
     "read.limits": Doors("app.read.limits", "GET /api/limits", "limits", "limits"),
-    "users.page": Doors(UNSTABLE, "GET /api/users", "users", "users"),
-    "users.get": Doors(UNSTABLE, "GET /api/users/{user}", "user", "users"),
-    "users.create": Doors(UNSTABLE, "POST /api/users", "create_user", "users add"),
-    "users.change": Doors(UNSTABLE, "PATCH /api/users/{user}", "change_user", "users role"),
-    "users.keys": Doors(UNSTABLE, "GET /api/keys", "keys", "keys"),
+    "users.page": Doors("app.client.users", "GET /api/users", "users", "users"),
+    "users.get": Doors("app.client.user", "GET /api/users/{user}", "user", "users"),
+    "users.create": Doors("app.client.create_user", "POST /api/users", "create_user", "users add"),
+    "users.change": Doors("app.client.change_user", "PATCH /api/users/{user}", "change_user", "users role"),
+    "users.keys": Doors("app.client.keys", "GET /api/keys", "keys", "keys"),
     "users.key": inner("what making and revoking a key answers"),
-    "users.make_key": Doors(UNSTABLE, "POST /api/keys", "make_key", "keys add"),
-    "users.revoke_key": Doors(UNSTABLE, "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
-    "audit.page": Doors(UNSTABLE, "GET /api/audit", "audit", "audit"),
+    "users.make_key": Doors("app.client.make_key", "POST /api/keys", "make_key", "keys add"),
+    "users.revoke_key": Doors("app.client.revoke_key", "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
+    "audit.page": Doors("app.client.audit", "GET /api/audit", "audit", "audit"),
     "audit.note": inner("the line that every verb writes"),
     "audit.note_each": inner("the same line about each of many"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "now"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
-    "now.look": Doors(UNSTABLE, "GET /api/now", "now", "now"),
-    "history.look": Doors(UNSTABLE, "GET /api/history", "history", "history"),
+    "now.look": Doors("app.client.now", "GET /api/now", "now", "now"),
+    "history.look": Doors("app.client.history", "GET /api/history", "history", "history"),
     "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
     "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),
     "reminders.get": Doors("reminders.get", "GET /api/reminders/{reminder_id}", APPS, "reminders show"),

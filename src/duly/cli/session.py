@@ -24,8 +24,8 @@ from duly.cli import options, words
 
 if TYPE_CHECKING:
     from duly import Duly
-    from duly.cli.local import Local
     from duly.client import Client
+    from duly.facade.local import Local
 
 T = TypeVar("T")
 Command: TypeAlias = Callable[..., None]
@@ -63,9 +63,9 @@ class Session:
         context = click.get_current_context()
         if (client := options.remote()) is not None:
             return context.with_resource(client)
-        from duly.cli.local import Local
+        from duly.facade.local import Local
 
-        return cast("Client", Local(context.with_resource(self._opened())))
+        return cast("Client", Local(context.with_resource(self._opened()), options.who()))
 
     @contextmanager
     def _opened(self) -> Iterator[Duly]:

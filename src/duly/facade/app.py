@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from duly.config import check_names, load, section
 from duly.core.clock import Clock
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from duly.bulk.mapping import Fields
+    from duly.client import Client
     from duly.engine.worker import Worker
 
 S = TypeVar("S", bound=Section)
@@ -82,6 +83,13 @@ class Duly:
     def read(self) -> Read:
         """Queries that look at items, queues, limits and workers, and change nothing."""
         return self.internals.read
+
+    @property
+    def client(self) -> Client:
+        """The methods of `duly.client.Client` on the database of this app, without a service; the local admin acts."""
+        from duly.facade.local import Local
+
+        return cast("Client", Local(self))
 
     @property
     def registry(self) -> CollectorRegistry:

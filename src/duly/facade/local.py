@@ -1,7 +1,7 @@
-"""The database behind the same methods as `duly.client.Client`, so that a command is written once for both.
+"""The database behind the same methods as `duly.client.Client`: `app.client`, and what commands work on.
 
 The client declares the methods: their parameters, results and documentation. Here each is bound to the verb that does
-the same, which is called as the user of this machine. A test compares the two.
+the same, which is called as the local admin. A test compares the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Unpack
 from msgspec import convert
 from msgspec.structs import asdict
 
-from duly.cli import options
 from duly.core.errors import InputError
 from duly.core.shown import (
     Chart,
@@ -25,14 +24,18 @@ from duly.core.shown import (
     KeyInfo,
     NewKey,
     QueueDepth,
+    ReviewTotals,
     Row,
+    RowCounts,
     ScheduleStory,
     ShownAct,
     ShownAuditLine,
     ShownGroup,
     ShownSchedule,
+    StateCounts,
     User,
 )
+from duly.verbs import LOCAL, Principal
 from duly.verbs.acts import shown
 from duly.verbs.audit import line_shown
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from duly.core.results import FilePreview, Kickoff, MendReport, ScanReport, ScheduleAction
     from duly.tasks.puttable import Options
     from duly.verbs import Verbs
+    from duly.verbs.listing import Filter
     from duly.verbs.read import Read
 
 T = TypeVar("T")
@@ -70,7 +74,7 @@ class Bound:
 
 
 def verb(find: Callable[[Verbs], Callable[..., Any]], show: Callable[[Any], Any] | None = None) -> Any:
-    """Calls this verb as the user of this machine."""
+    """Calls this verb as `who`."""
     return Bound(lambda local: partial(find(local.verbs), local.who), show)
 
 
@@ -80,10 +84,10 @@ def read(find: Callable[[Read], Callable[..., Any]]) -> Any:
 
 
 class Local:
-    def __init__(self, app: Duly) -> None:
+    def __init__(self, app: Duly, who: Principal = LOCAL) -> None:
         self.app = app
-        self.verbs = app.internals.verbs
-        self.who = options.who()
+        self.verbs: Verbs = app.internals.verbs
+        self.who = who
 
     # -- items
 
@@ -101,20 +105,33 @@ class Local:
     def again(self, item_id: int, **given: Any) -> Placed[Any]:
         return self.verbs.items.again(self.who, item_id, **given, trace=self.app.internals.telemetry.traceparent())
 
-    def find_items(self, most: int, **filter: Any) -> ItemsFound:
-        from duly.verbs.listing import Filter
+    def act_on(self, action: Any, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
+        return self.verbs.items.act(self.who, action, ids, reason=reason, skip=skip)
 
-        given = _given(filter)
-        owner, states, where = given.pop("user_id", None), given.pop("states", ()), given.pop("where", ())
-        fits = Filter(**given, states=tuple(states), where=tuple(where))
+    def items(self, *, most: int | None = None, **filter: Any) -> Iterator[Row]:
+        return islice((row for page in self._pages(PAGE, filter) for row in page.rows), most)
+
+    def find_items(self, most: int, **filter: Any) -> ItemsFound:
         rows: list[Row] = []
-        scanned, after = 0, None
-        while True:
-            page = self.verbs.listing.page(self.who, fits, owner=owner, after=after, most=most - len(rows))
+        scanned = 0
+        for page in self._pages(most, filter):
             rows += page.rows
-            scanned, after = scanned + page.scanned, page.place
-            if after is None or len(rows) >= most:
-                return ItemsFound(rows, None, scanned, page.is_indexed)
+            scanned += page.scanned
+            if len(rows) >= most:
+                break
+        return ItemsFound(rows[:most], None, scanned, page.is_indexed)
+
+    def item_counts(self, **filter: Any) -> StateCounts:
+        fits, owner = _item_filter(filter)
+        return self.verbs.listing.counts(self.who, fits, owner=owner)
+
+    def _pages(self, size: int, filter: Mapping[str, Any]) -> Iterator[ItemsFound]:
+        fits, owner = _item_filter(filter)
+        after = None
+        while True:
+            yield (page := self.verbs.listing.page(self.who, fits, owner=owner, after=after, most=size))
+            if (after := page.place) is None:
+                return
 
     # -- jobs
 
@@ -159,6 +176,11 @@ class Local:
         page = partial(self.verbs.job_rows.pending, self.who, user_id, statuses or ("PENDING", "PROCESSING"), **filter)
         return _walk(most, lambda last, n: page(after=_place(last), most=n))
 
+    job_counts = verb(lambda verbs: verbs.job_rows.counts_of)
+
+    def pending_counts(self, *, user_id: str | None = None, **filter: Any) -> RowCounts:
+        return self.verbs.job_rows.counts(self.who, user_id, **filter)
+
     def reprocess_job(
         self,
         job_id: int,
@@ -190,6 +212,9 @@ class Local:
     discard_group = verb(lambda verbs: verbs.review.discard, shown)
     act = verb(lambda verbs: verbs.acts.get, shown)
     cancel_act = verb(lambda verbs: verbs.acts.cancel, shown)
+
+    def review_totals(self, user_id: str | None = None) -> ReviewTotals:
+        return self.verbs.review.totals(self.who, user_id)
 
     def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownGroup]:
         page = partial(self.verbs.review.groups, self.who, user_id)
@@ -268,6 +293,7 @@ class Local:
     resume = verb(lambda verbs: verbs.queues.resume)
     limits = read(lambda read: read.limits)
     set_limit = verb(lambda verbs: verbs.limits.set)
+    workers = read(lambda read: lambda: iter(read.workers()))
     alerts = read(lambda read: read.alerts)
     late = read(lambda read: read.late)
     stuck = read(lambda read: read.stuck)
@@ -300,6 +326,15 @@ def _walk(most: int | None, find: Callable[[T | None, int], Sequence[T]]) -> Ite
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _item_filter(filter: Mapping[str, Any]) -> tuple[Filter, str | None]:
+    """A filter of items, and the owner whose items they are."""
+    from duly.verbs.listing import Filter
+
+    given = _given(filter)
+    owner, states, where = given.pop("user_id", None), given.pop("states", ()), given.pop("where", ())
+    return Filter(**given, states=tuple(states), where=tuple(where)), owner
 
 
 def _place(last: JobItem | None) -> tuple[datetime, int]:
