@@ -40,10 +40,10 @@ from duly.verbs.acts import shown
 from duly.verbs.audit import line_shown
 
 if TYPE_CHECKING:
-    from duly import Duly
     from duly.core.filters import ActOptions
     from duly.core.model import Placed, Status
     from duly.core.results import FilePreview, Kickoff, MendReport, ScanReport, ScheduleAction
+    from duly.facade.app import Duly
     from duly.tasks.puttable import Options
     from duly.verbs import Verbs
     from duly.verbs.listing import Filter

@@ -130,7 +130,7 @@ class AskedPage:
     def walk(self, find: Callable[[Any, int], tuple[T, Any]]) -> tuple[T, str | None]:
         """What was found and the next cursor, for a `find` that also returns the place where the next page begins."""
         if self._state.cursors is None:  # now and not at the start: a service may start before its database
-            self._state.cursors = Cursors(self._state.duly.verbs.service.secret("cursors"))
+            self._state.cursors = Cursors(self._state.duly.internals.verbs.service.secret("cursors"))
         cursors: Cursors = self._state.cursors
         found, place = find(cursors.read(self._after, self._bound), self.size)
         return found, None if place is None else cursors.make(place, self._bound)
