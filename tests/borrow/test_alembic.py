@@ -167,9 +167,7 @@ def test_an_alembic_of_the_users_own_migrates_plug_ins_when_its_environment_call
         with pytest.raises(NotMigrated, match=r"the app reminders are at migration 0.* run `duly migrate`"):
             check(store, apps)
         own_env = tmp_path / "own" / "env.py"
-        own_env.write_text(
-            f"from duly.cli.alembic.run import upgrade_plugins\n{OWN_ENV}        upgrade_plugins(connection)\n"
-        )
+        own_env.write_text(f"from duly.cli.alembic.run import upgrade_plugins\n{OWN_ENV}\nupgrade_plugins(engine)\n")
         command.upgrade(ini, "heads")
         check(store, apps)
         assert migrate(store, apps=apps) == []

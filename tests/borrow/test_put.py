@@ -19,6 +19,7 @@ from duly.store import Store
 from duly.store.borrow import _put
 from duly.store.contract import News
 from duly.store.dialects import named
+from duly.store.sql import sections
 from duly.tasks.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
 from tests.support import claim, exists, new
@@ -197,5 +198,5 @@ def test_a_key_whose_holder_ends_between_two_looks_is_taken() -> None:
         return answers[len(asked) - 1]
 
     placed = asyncio.run(_put(new(key="k"), named("postgres"), ask))
-    assert asked == ["put_one_and_tell", "live", "put_one_and_tell"]
+    assert asked == [sections("postgres")[name] for name in ("put_one_and_tell", "live", "put_one_and_tell")]
     assert placed == Placed(id=7, execution_key="key-7", fresh=True)

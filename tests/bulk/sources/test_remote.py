@@ -48,7 +48,7 @@ def test_objects_below_a_prefix_are_found_and_read(moto: tuple[S3Server, Any], m
     assert b.name == "b.csv"
     assert b"".join(source.portions(b)) == content
     assert source.find("new/a.csv") == a
-    assert len(list(source.scan())) == 3
+    assert {found.path for found in source.scan()} >= {"new/a.csv", "new/deep/b.csv", "old/c.csv"}
     with pytest.raises(SourceError, match=r"there is no object new/z\.csv"):
         source.find("new/z.csv")
     monkeypatch.setattr(objects_source, "MOST", 1)

@@ -26,14 +26,19 @@ def run() -> None:
         context.configure(connection=connection, version_table=VERSION_TABLE)
         with context.begin_transaction():
             context.run_migrations()
-        upgrade_plugins(connection)
+        _upgrade_plugins_on(connection)
 
 
-def upgrade_plugins(connection: Connection) -> None:
-    """Apply the migrations of the plug-ins in DULY_APPS. Call it in the `env.py` of your own alembic too.
+def upgrade_plugins(engine: Engine) -> None:
+    """Apply the migrations of the plug-ins in DULY_APPS. Call it at the end of the `env.py` of your own alembic.
 
-    It belongs behind `context.run_migrations()`, in the same transaction.
+    It has a transaction of its own: on SQLite alembic commits each revision by itself, and nothing after the last.
     """
+    with engine.begin() as connection:
+        _upgrade_plugins_on(connection)
+
+
+def _upgrade_plugins_on(connection: Connection) -> None:
     upgrade_apps(connection, {each.name: each.migrations for each in chosen(load().apps) if each.migrations})
 
 
