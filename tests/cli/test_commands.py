@@ -57,7 +57,7 @@ def fail(app: App, item_id: int, error: str = "OSError: the line is busy\n\nTrac
 
 
 def claim(app: App, item_id: int) -> Any:
-    now = app.clock.now()
+    now = app.clock.now() + timedelta(seconds=1)  # its clock may be a little behind that of the database
     shares = [share("remind", lane) for lane in ("main", "retry")]
     items = app.internals.store.claim(shares, "host:1:abc", now, timedelta(seconds=20))
     (item,) = [item for item in items if item.id == item_id]

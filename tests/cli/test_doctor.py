@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from duly.cli import checkup as surgery
 from duly.core.errors import StoreUnavailable
 from duly.core.model import NewItem
 from duly.intake.intake import kept_by
-from duly.store.migrate import current
+from duly.store.migrate import current, migrate
 from duly.verbs import LOCAL
 from tests.cli.conftest import Duly, call
-from tests.support import new, opened, share
+from tests.support import app_migrations, new, opened, share
 
 WARNED_ALWAYS = {"SQLite"} if sqlite3.sqlite_version_info < surgery.SQLITE_SAFE else set()
 
@@ -49,14 +50,16 @@ def test_a_healthy_database_has_nothing_to_complain_of(duly: Duly, database_url:
     assert "up to date at" in result.stdout
 
 
-def test_missing_tables_of_apps_are_reported(duly: Duly, app: App) -> None:
-    assert findings(duly)["app tables"]["level"] == "ok"
-    with app.internals.store.transaction() as connection:
-        connection.execute("delete from duly_app_migration")
-    found = findings(duly)["app tables"]
-    assert (found["level"], "catalog is at 0, needs 1" in found["text"]) == ("warn", True)
-    named = findings(duly, 1, DULY_APPS="catalog")["app tables"]
-    assert (named["level"], named["text"]) == ("bad", "catalog is at 0, needs 1")
+def test_missing_tables_of_apps_are_reported(blank_url: str) -> None:
+    duly = partial(call, DULY_DATABASE_URL=blank_url)
+    with opened(blank_url) as store:
+        migrate(store)
+        found = findings(duly)["app tables"]
+        assert (found["level"], "catalog is at 0, needs 1" in found["text"]) == ("warn", True)
+        named = findings(duly, 1, DULY_APPS="catalog")["app tables"]
+        assert (named["level"], named["text"]) == ("bad", "catalog is at 0, needs 1")
+        migrate(store, apps=app_migrations())
+        assert findings(duly)["app tables"]["level"] == "ok"
 
 
 def test_files_that_only_one_machine_has_are_told(duly: Duly, database_url: str, tmp_path: Path) -> None:
