@@ -123,7 +123,7 @@ def test_settings_in_force_are_shown_without_secrets(duly: Duly) -> None:
 def claimed(app: App, until: timedelta, item: NewItem) -> int:
     """The id of an item that a worker holds until so long after now."""
     placed = app.internals.store.put([item])[0]
-    now = app.clock.now()
+    now = app.clock.now() + timedelta(seconds=1)  # its clock may be a little behind that of the database
     app.internals.store.claim([share(limit=1)], "w1", now, until)
     return placed.id
 
