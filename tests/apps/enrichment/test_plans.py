@@ -44,7 +44,7 @@ def test_questions_of_a_job_and_of_an_item_are_found_along_an_index(
     assert len(searches.page(LOCAL, job.id, after=1_000, most=50)) == 50
     assert len(searches.of(store.fetch([one])[0])) == 100
     explain = "explain query plan" if desk.app.settings.database_url.startswith("sqlite") else "explain"
-    of_job, of_item = ("\n".join(str(row) for row in query(f"{explain} {sql}", given)) for sql, given in asked)
+    of_job, of_item = ("\n".join(str(row) for row in query(f"{explain} {sql}", given)) for sql, given in tuple(asked))
     assert "duly_search_event_job" in of_job
     assert "duly_search_event_pkey" in of_item
     for plan in (of_job, of_item):
