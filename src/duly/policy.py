@@ -1,8 +1,8 @@
 """Pure values that say when and how much: when to try again, when to repeat, and how many at most."""
 
-from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit
 from duly.core.policy.outage import Source
+from duly.core.policy.pace import Pace
 from duly.core.policy.recur import Cron, Daily, Every, Monthly, Slots, Weekly, Yearly
 from duly.core.policy.retry import NEVER, Backoff, ByError, Retry, Windows
 

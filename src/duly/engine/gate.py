@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duly.core.model import Failed, Throttled
-from duly.core.policy.adapt import Call, Load, Pace, Pacing, Slice, SliceBounds, Trouble
+from duly.core.policy.adapt import Load, Slice, SliceBounds, Trouble
+from duly.core.policy.pace import Call, Pace, Pacing
 from duly.engine.calls import Verdicts
 
 LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is

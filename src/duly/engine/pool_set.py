@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from duly.core.errors import ConfigError
-from duly.core.policy.adapt import Pace
+from duly.core.policy.pace import Pace
 from duly.engine.calls import Caller
 from duly.engine.coroutines import AsyncPool
 from duly.engine.equipment import Equipment

@@ -8,9 +8,9 @@ from typing import Any, Concatenate, ParamSpec, Required, TypedDict, TypeVar, Un
 
 from duly.core.decide import Rules
 from duly.core.errors import InputError
-from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit, parse_limit
 from duly.core.policy.outage import Source
+from duly.core.policy.pace import Pace
 from duly.core.policy.retry import Backoff, Retry
 from duly.core.settings import Settings
 from duly.tasks.attempt import Attempt

@@ -16,9 +16,9 @@ from duly.core import codec
 from duly.core.decide import Rules
 from duly.core.errors import InputError
 from duly.core.model import NewItem, Placed, Verdict
-from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit
 from duly.core.policy.outage import Source
+from duly.core.policy.pace import Pace
 from duly.core.policy.recur import Rule, Slots
 from duly.tasks.attempt import Attempt
 from duly.tasks.checks import NAME, checked_key, checked_lateness, checked_name, checked_rank, checked_tries, when

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from duly.core.policy.adapt import Call, Pace, Pacing, Trouble
+from duly.core.policy.adapt import Trouble
+from duly.core.policy.pace import Call, Pace, Pacing
 
 NOON = 12 * 3600.0
 REFUSAL = 0.02  # seconds that a 429 takes

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.core.policy.adapt import (
+    PERMANENT,
     SPACINGS,
     Average,
     Batch,
@@ -20,7 +21,6 @@ from duly.core.policy.adapt import (
     Written,
     classify,
 )
-from duly.core.policy.adapt.trouble import PERMANENT
 
 BOUNDS = BatchBounds()
 

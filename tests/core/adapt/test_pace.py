@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duly.core.policy.adapt import Average, Call, Pace, Pacing
+from duly.core.policy.adapt import Average
+from duly.core.policy.pace import Call, Pace, Pacing
 from tests.core.adapt.provider import NOON, Adaptive, Provider, best_constant, run
 
 BOUNDS = Pace("p")

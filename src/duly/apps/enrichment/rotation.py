@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.core.policy.adapt.average import Average
+from duly.core.policy.adapt import Average
 
 
 class Turn(Struct, frozen=True):

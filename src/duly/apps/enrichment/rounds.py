@@ -24,8 +24,7 @@ from duly.apps.enrichment.settings import EnrichmentSettings, listed
 from duly.bulk.files import FileGone
 from duly.core.errors import DulyError
 from duly.core.model import Verdict
-from duly.core.policy.adapt import SPACINGS, Trouble
-from duly.core.policy.adapt.trouble import PERMANENT
+from duly.core.policy.adapt import PERMANENT, SPACINGS, Trouble
 from duly.core.policy.retry import Retry
 
 log = logging.getLogger("duly.enrichment")

@@ -14,6 +14,7 @@ from duly.bulk.read.text import lines_of
 from duly.core.errors import InputError
 
 MOST_BLANK = 10_000  # rows at the start that are looked through for the first ones with something in them
+MOST_HELD = 500  # rows at the start that are kept meanwhile, however many of them are bad
 _SEP = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
 
 
@@ -60,6 +61,8 @@ class Delimited(Reading):
                 if not found and header is not False:
                     raise InputError("file", f"line {line}, the first row: {cells.reason}")
                 held.append((line, cells))
+                if len(held) == MOST_HELD:
+                    break
             elif any(cells):
                 held.append((line, cells))
                 # One wide row further down is a fault of its own, and is not kept twenty times over.

@@ -83,8 +83,8 @@ class Records:
                 yield line.number, self._parsed(line)
 
     def _parsed(self, line: TextLine) -> list[str] | BadRow:
-        self._first: TextLine | None = line
-        self._held, self._size = [], 0
+        self._first: str | None = line.text
+        self._held, self._size = [line], len(line.text)
         try:
             return next(self._reader)
         except (csv.Error, BadRow) as error:
@@ -97,14 +97,17 @@ class Records:
 
     def _next_text(self) -> str:
         """The next line of the row, of which csv asks for as many as the row needs."""
-        line, self._first = self._first or self._lines.take(), None
+        text, self._first = self._first, None
+        if text is not None:  # nearly always: the row is one line
+            return text
+        line = self._lines.take()
         if line is None:
             raise BadRow("a quoted cell is opened and never closed")
         self._held.append(line)
         self._size += len(line.text)
         if line.fault:
             raise BadRow("a quoted cell is opened and not closed before a line that cannot be read")
-        if len(self._held) > 1 and (self._size > self._limits.row_bytes or len(self._held) > self._limits.row_lines):
+        if self._size > self._limits.row_bytes or len(self._held) > self._limits.row_lines:
             raise BadRow("a quoted cell is opened and not closed for very long")
         return line.text
 

@@ -27,8 +27,7 @@ import math
 
 from msgspec import Struct, structs
 
-from duly.core.policy.adapt.average import Average
-from duly.core.policy.adapt.trouble import BACK_OFF, Trouble
+from duly.core.policy.adapt import BACK_OFF, Average, Trouble
 from duly.core.policy.retry import class_name
 
 # Exceptions that say that a provider is overloaded, by name: those of duly's own calls, and of the usual clients.
