@@ -15,8 +15,7 @@ from duly.plugins import Finding, Panel, Parameter, Plugin, Screen, Simulated, c
 
 if TYPE_CHECKING:
     from duly.bulk.sources import Changed, Found, NotThere, SourceError
-    from duly.bulk.sources.address import Address
-    from duly.bulk.sources.registry import FileSource
+    from duly.bulk.sources.registry import Address, FileSource
     from duly.cli import options, words
     from duly.core.settings import JobSettings
     from duly.outbound.http import attempt_headers, post_json
@@ -67,8 +66,7 @@ __all__ = [
 
 _LATER = {
     "duly.bulk.sources": ("Changed", "Found", "NotThere", "SourceError"),
-    "duly.bulk.sources.address": ("Address",),
-    "duly.bulk.sources.registry": ("FileSource",),
+    "duly.bulk.sources.registry": ("Address", "FileSource"),
     "duly.cli": ("options", "words"),
     "duly.core.settings": ("JobSettings",),
     "duly.outbound.http": ("attempt_headers", "post_json"),

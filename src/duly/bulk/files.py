@@ -15,9 +15,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, cast
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -84,32 +84,6 @@ class Writer:
         raise NotImplementedError
 
 
-class FileStore(Protocol):
-    def writer(self, key: str, limit: int | None = None) -> Writer:
-        """Begin to write a file of at most `limit` bytes. One of the same name is replaced when this one is whole."""
-        ...
-
-    def open(self, key: str) -> AbstractContextManager[BinaryIO]:
-        """The file, on this machine and seekable; FileGone when there is none."""
-        ...
-
-    def portions(self, key: str) -> Iterator[bytes]:
-        """The bytes of the file, a portion at a time; FileGone when there is none."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Delete the file, if it exists."""
-        ...
-
-    def delete_below(self, folder: str) -> None:
-        """Remove all files in this folder and in those below it; nothing happens when there is none."""
-        ...
-
-    def aged(self, folder: str, seconds: float) -> Iterator[str]:
-        """The keys in this folder, but not in those below it, of files that were written longer ago than this."""
-        ...
-
-
 def open_files(where: str, s3_endpoint: str = "") -> FileStore:
     """The place that the setting files_url names: a folder, or a bucket such as `s3://bucket/prefix`."""
     if "://" not in where:
@@ -140,10 +114,12 @@ class LocalFiles:
         (root / INCOMING).mkdir(parents=True, exist_ok=True)
 
     def writer(self, key: str, limit: int | None = None) -> Writer:
+        """Begin to write a file of at most `limit` bytes. One of the same name is replaced when this one is whole."""
         return _LocalWriter(self._root, key, limit)
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
+        """The file, on this machine and seekable; FileGone when there is none."""
         try:
             file = (self._root / checked_key(key)).open("rb")
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -152,18 +128,22 @@ class LocalFiles:
             yield file
 
     def portions(self, key: str) -> Iterator[bytes]:
+        """The bytes of the file, a portion at a time; FileGone when there is none."""
         with self.open(key) as file:
             while portion := file.read(PORTION):
                 yield portion
 
     def delete(self, key: str) -> None:
+        """Delete the file, if it exists."""
         (self._root / checked_key(key)).unlink(missing_ok=True)
 
     def delete_below(self, folder: str) -> None:
+        """Remove all files in this folder and in those below it; nothing happens when there is none."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._root / checked_key(folder))
 
     def aged(self, folder: str, seconds: float) -> Iterator[str]:
+        """The keys in this folder, but not in those below it, of files that were written longer ago than this."""
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root / checked_key(folder)) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # someone else was faster
@@ -218,7 +198,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class BucketFiles:
-    """Files in a bucket, below a prefix. A bucket shows an object only when its upload is complete.
+    """The same in a bucket, below a prefix. A bucket shows an object only when its upload is complete.
 
     What a crashed writer has uploaded stays hidden there until the bucket's rule for incomplete uploads removes it.
     """
@@ -296,3 +276,6 @@ class _BucketWriter(Writer):
 
     def _abandon(self) -> None:
         self._out = None  # an upload that is not completed never becomes an object
+
+
+FileStore: TypeAlias = LocalFiles | BucketFiles

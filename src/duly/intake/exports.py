@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from duly.bulk.export import MEDIA as MEDIA
 from duly.bulk.export import Column, canonical, cells, mendable, stream, unguarded
-from duly.bulk.mapping.values import text_of
+from duly.bulk.mapping import text_of
 from duly.bulk.read import ReadOptions, open_rows
 from duly.core import codec
 from duly.core.shown import ExportRow

@@ -14,9 +14,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from duly.bulk.duplicates import Duplicates
 from duly.bulk.files import FileGone
-from duly.bulk.mapping import Duplicates, identity, normalise
 from duly.bulk.mapping import Mapping as Columns
+from duly.bulk.mapping import identity, normalise
 from duly.bulk.read import FileRow, Reading, open_rows
 from duly.core import codec
 from duly.core.errors import DoesNotExist, InputError, StoreError, WrongState

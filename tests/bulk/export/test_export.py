@@ -16,8 +16,7 @@ import python_calamine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.bulk.export import MEDIA, SheetLimits, canonical, cells, mendable, stream
-from duly.bulk.export.delimited import guarded, unguarded
+from duly.bulk.export import MEDIA, SheetLimits, canonical, cells, guarded, mendable, stream, unguarded
 from duly.bulk.read import ReadOptions, open_rows
 from duly.errors import InputError
 from tests.bulk.read.child import ROOT

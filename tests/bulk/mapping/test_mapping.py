@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly.apps.enrichment.fields import PRODUCT
+from duly.bulk.duplicates import Duplicates
 from duly.bulk.mapping import (
-    Duplicates,
     Mapping,
     fingerprint,
     identity,
     normalise,
+    plain,
     preview,
     suggest,
 )
-from duly.bulk.mapping.columns import plain
 from duly.errors import InputError
 from tests.bulk.read.support import opened
 

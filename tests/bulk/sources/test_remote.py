@@ -15,12 +15,11 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from duly.bulk.buckets import BucketError, open_bucket
+from duly.bulk import buckets
+from duly.bulk.buckets import BucketError, Objects, open_bucket
 from duly.bulk.sources import Changed, Found, SourceError
 from duly.bulk.sources import ftp as ftp_source
-from duly.bulk.sources import objects as objects_source
 from duly.bulk.sources.ftp import FtpSource
-from duly.bulk.sources.objects import Objects
 from duly.bulk.sources.registry import parse, registry
 from duly.core.settings import JobSettings
 from duly.errors import InputError
@@ -51,7 +50,7 @@ def test_objects_below_a_prefix_are_found_and_read(moto: tuple[S3Server, Any], m
     assert {found.path for found in source.scan()} >= {"new/a.csv", "new/deep/b.csv", "old/c.csv"}
     with pytest.raises(SourceError, match=r"there is no object new/z\.csv"):
         source.find("new/z.csv")
-    monkeypatch.setattr(objects_source, "MOST", 1)
+    monkeypatch.setattr(buckets, "MOST", 1)
     with pytest.raises(SourceError, match="has more than 1 objects"):
         list(source.scan())
 

@@ -4,11 +4,11 @@ A source lists what there is (`Found`, with a version that changes when the cont
 Which versions have been taken before is for the caller to remember. A file that may still be growing is left alone:
 `Steady` lets a version pass only once it has been the same for a while.
 
-    address   one line of text that names a file of any of these
-    registry  which scheme of addresses is opened how; plug-ins add their own
+    registry  the addresses of files, and which scheme of them is opened how; plug-ins add their own
     folder    picks a file up by renaming it, so that one of several scanners gets it; done and failed folders
-    objects   objects of a bucket below a prefix; exactly the version that was listed is read
     ftp       FTP and FTPS
+
+`bulk.buckets` has the objects of a bucket below a prefix. Exactly the version that was listed is read.
 """
 
 from __future__ import annotations

@@ -9,13 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
-from duly.bulk.buckets import BUCKETS, open_bucket
+from msgspec import Struct
+
+from duly.bulk.buckets import BUCKETS, Objects, open_bucket
 from duly.bulk.sources import Found
-from duly.bulk.sources.address import FILE, Address
-from duly.bulk.sources.objects import Objects
-from duly.core.errors import ConfigError
+from duly.core.errors import ConfigError, InputError
 from duly.core.settings import JobSettings
+
+FILE = "file"  # the scheme of files of the inbox
+
+
+class Address(Struct, frozen=True):
+    """The address of a file: `s3://bucket/key`, `ftp://user@host/path`, `file:name`, or with the scheme of a plug-in.
+
+    An address names a file and holds no secrets. It may come from anybody, so the settings decide which buckets,
+    servers and folders may be read, and with which password.
+    """
+
+    scheme: str
+    host: str  # the bucket, or the server; empty for a file of the inbox
+    path: str  # the key of an object, a path from the root of a server, or the name of a file of the inbox
+    user: str | None = None
+    port: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 class RemoteFiles(Protocol):
@@ -81,4 +102,25 @@ def registry(more: Iterable[FileSource] = ()) -> dict[str, FileSource]:
 
 def parse(text: str, known: Mapping[str, FileSource]) -> Address:
     """The address in this text; InputError when it is none, or its scheme is not known."""
-    return Address.parse(text, {scheme: source.is_bucket for scheme, source in known.items()})
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise InputError("source", "is not an address") from None  # quoted, it might show a password
+    scheme, path = parts.scheme, unquote(parts.path)
+    if scheme not in known and scheme != FILE:
+        schemes = ", ".join((*known, FILE))
+        raise InputError("source", f"the scheme {scheme!r:.50} is not known; known schemes: {schemes}")
+    is_bucket = scheme != FILE and known[scheme].is_bucket
+    if parts.password is not None:
+        raise InputError("source", "must not hold a password; passwords belong into the settings")
+    if scheme != FILE and not parts.hostname:
+        raise InputError("source", f"{text!r:.100} names no {'bucket' if is_bucket else 'server'}")
+    if scheme == FILE and (parts.netloc or "/" in path):
+        raise InputError("source", f"{text!r:.100} must be the name of a file in the inbox: file:products.csv")
+    if parts.query or parts.fragment or not path.isprintable() or ".." in path.split("/"):
+        raise InputError("source", f"{text!r:.100} is not a plain path without ..")
+    path = path.removeprefix("/") if is_bucket else path
+    if not path.rpartition("/")[2]:
+        raise InputError("source", f"{text!r:.100} names no file")
+    return Address(scheme, parts.hostname or "", path, parts.username, port)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from calendar import isleap
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -31,6 +32,13 @@ Short: TypeAlias = Literal["last", "skip"]
 Leap: TypeAlias = Literal["feb28", "mar1", "skip"]
 
 _ORIGIN = date(1970, 1, 1).toordinal()
+# How each field that is text is brought into its canonical form.
+_FORMS: dict[str, Callable[[object], str]] = {
+    "text": rule_text.cron,
+    "days": rule_text.weekday_names,
+    "on": rule_text.month_day,
+    "at": rule_text.times_of_day,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,21 +50,26 @@ class Civil:
     """
 
     word: ClassVar[str]
-    options: ClassVar[dict[str, str]] = {"skipped": "later", "doubled": "first"}
+    # Its options, each with the words that it may have, the default first.
+    options: ClassVar[dict[str, tuple[str, ...]]] = {"skipped": get_args(Skipped), "doubled": get_args(Doubled)}
 
     skipped: Skipped = "later"
     doubled: Doubled = "first"
 
     def __post_init__(self) -> None:
-        one_of("skipped", self.skipped, get_args(Skipped))
-        one_of("doubled", self.doubled, get_args(Doubled))
+        for name, known in self.options.items():
+            one_of(name, getattr(self, name), known)
+        for each in fields(self):
+            if form := _FORMS.get(each.name):
+                object.__setattr__(self, each.name, form(getattr(self, each.name)))
 
     def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
         """The first occurrence after `after`, in UTC."""
         return instant(first_instant(self._first_wall, second_after(after), zone, self.skipped, self.doubled))
 
     def __str__(self) -> str:
-        chosen = [f"{name}={getattr(self, name)}" for name in self.options if getattr(self, name) != self.options[name]]
+        given = {name: getattr(self, name) for name in self.options}
+        chosen = [f"{name}={word}" for name, word in given.items() if word != self.options[name][0]]
         return " ".join([self.word, *self._words, *chosen])
 
     def describe(self, zone: ZoneInfo) -> str:
@@ -126,10 +139,6 @@ class Cron(Civil):
 
     text: str
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "text", rule_text.cron(self.text))
-
     def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
         if not self._hours_pass:
             return super().next(after, zone)
@@ -179,8 +188,7 @@ class Daily(Civil):
     def __init__(self, *at: str, skipped: Skipped = "later", doubled: Doubled = "first") -> None:
         object.__setattr__(self, "skipped", skipped)
         object.__setattr__(self, "doubled", doubled)
-        at_once = ",".join(at) if all(isinstance(one, str) for one in at) else at
-        object.__setattr__(self, "at", rule_text.times_of_day(at_once))
+        object.__setattr__(self, "at", ",".join(at) if all(isinstance(one, str) for one in at) else at)
         self.__post_init__()
 
     @property
@@ -199,12 +207,6 @@ class Weekly(Civil):
 
     days: str
     at: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = (rule_text.WEEKDAYS[day][:3].lower() for day in rule_text.weekdays(self.days))
-        object.__setattr__(self, "days", ",".join(names))
-        object.__setattr__(self, "at", rule_text.times_of_day(self.at))
 
     @property
     def _days(self) -> str:
@@ -225,7 +227,7 @@ class Monthly(Civil):
     """On a day of each month; -1 is the last. `short`: in a month without that day, the `last` one, or `skip` it."""
 
     word: ClassVar[str] = "monthly"
-    options: ClassVar[dict[str, str]] = {"short": "last", **Civil.options}
+    options: ClassVar[dict[str, tuple[str, ...]]] = {"short": get_args(Short), **Civil.options}
 
     day: int
     at: str
@@ -235,8 +237,6 @@ class Monthly(Civil):
         super().__post_init__()
         if type(self.day) is not int or not (1 <= self.day <= 31 or -28 <= self.day <= -1):
             raise ValueError(f"day: must be between 1 and 31, or -1 (the last) to -28, got {quoted(self.day)}")
-        one_of("short", self.short, get_args(Short))
-        object.__setattr__(self, "at", rule_text.times_of_day(self.at))
 
     @property
     def _days(self) -> str:
@@ -264,17 +264,11 @@ class Yearly(Civil):
     """On a day of each year, `MM-DD` or a date. `leap`: which day stands for 29 February in other years, if any."""
 
     word: ClassVar[str] = "yearly"
-    options: ClassVar[dict[str, str]] = {"leap": "feb28", **Civil.options}
+    options: ClassVar[dict[str, tuple[str, ...]]] = {"leap": get_args(Leap), **Civil.options}
 
     on: str | date
     at: str
     leap: Leap = "feb28"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "on", rule_text.month_day(self.on))
-        object.__setattr__(self, "at", rule_text.times_of_day(self.at))
-        one_of("leap", self.leap, get_args(Leap))
 
     @property
     def _days(self) -> str:

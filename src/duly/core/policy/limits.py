@@ -86,22 +86,22 @@ def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) 
 
     A grant of a time far ahead was made before the clock was set back: it no longer counts.
     """
-    if meter.per is None and meter.since is None:
+    if meter.is_concurrency:
         return max(meter.most - running, 0), None
-    if meter.since is not None:
-        used = sum(hit >= meter.since for hit in hits)
-        return max(meter.most - used, 0), meter.until
-    window = timedelta(seconds=meter.per or 0) + slack(meter.per or 0)
-    recent = [hit for hit in hits if now - window < hit <= now + window]
+    recent = worth_keeping(meter, hits, now)
     free = max(meter.most - len(recent), 0)
-    if free or not recent or not meter.most:
-        return free, None
-    return 0, recent[-meter.most] + window
+    if meter.since is not None:
+        return free, meter.until
+    return (free, None) if free or not recent or not meter.most else (0, recent[-meter.most] + _window(meter))
 
 
 def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list[datetime]:
     """The times of past grants that can still count."""
     if meter.since is not None:
         return [hit for hit in hits if hit >= meter.since]
-    window = timedelta(seconds=meter.per or 0) + slack(meter.per or 0)
+    window = _window(meter)
     return [hit for hit in hits if now - window < hit <= now + window]
+
+
+def _window(meter: Meter) -> timedelta:
+    return timedelta(seconds=meter.per or 0) + slack(meter.per or 0)

@@ -101,6 +101,11 @@ def weekdays(days: object) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def weekday_names(days: object) -> str:
+    """The same in canonical form: `fri-sun,mon` is `mon,fri,sat,sun`."""
+    return ",".join(WEEKDAYS[day][:3].lower() for day in weekdays(days))
+
+
 def weekdays_in_english(days: Iterable[int]) -> str:
     known = {tuple(range(7)): "every day", tuple(range(5)): "on weekdays"}
     days = tuple(sorted(days))
