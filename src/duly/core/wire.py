@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, convert
 from msgspec.structs import fields
@@ -40,19 +40,16 @@ def plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, (date, datetime)) else value
 
 
-class _Field(NamedTuple):
-    in_json: str  # its name in the API
-    in_struct: str  # the name under which `convert` expects it
-    kind: Any
-
-
 @cache
-def _fields(kind: type[Struct]) -> list[_Field]:
-    """The fields of a struct. A name that was set with `field(name=…)` is the name in the API."""
-    return [
-        _Field(camel(each.name) if each.name == each.encode_name else each.encode_name, each.encode_name, each.type)
+def _fields(kind: type[Struct]) -> dict[str, tuple[str, Any]]:
+    """For each name in the API, the name that `convert` expects, and the type of the field.
+
+    A name that was set with `field(name=…)` is the name in the API.
+    """
+    return {
+        camel(each.name) if each.name == each.encode_name else each.encode_name: (each.encode_name, each.type)
         for each in fields(kind)
-    ]
+    }
 
 
 def _renamed(kind: Any, value: Any) -> Any:
@@ -61,11 +58,8 @@ def _renamed(kind: Any, value: Any) -> Any:
         return None
     struct = get_origin(kind) or kind  # a generic struct, such as Placed[int], has its origin
     if isinstance(struct, type) and issubclass(struct, Struct):
-        return {
-            each.in_struct: _renamed(each.kind, value[each.in_json])
-            for each in _fields(struct)
-            if each.in_json in value
-        }
+        known = _fields(struct)
+        return {known[name][0]: _renamed(known[name][1], inner) for name, inner in value.items() if name in known}
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _renamed(inner[0], value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -202,6 +203,18 @@ def test_nul_is_a_bad_row() -> None:
     rows = rows_of(b"a,b\n1,x\x00y\n2,z\n")
     assert [row.fault for row in rows] == ["holds a NUL character", None]
     assert rows[0].text == "1,x\N{REPLACEMENT CHARACTER}y\n"
+
+
+def test_many_bad_rows_at_the_start_are_all_reported_and_few_of_them_are_kept() -> None:
+    content = b"a,b\n1,2\n" + (b"\0" + b"x" * 4_000 + b"\n") * 5_000 + b"3,4\n"
+    tracemalloc.start()
+    with opened(content) as reading:
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        rows = list(reading)
+    assert held < 5_000_000
+    assert [row.line for row in rows] == list(range(2, 5_004))
+    assert sum(row.fault is not None for row in rows) == 5_000
 
 
 def test_long_lines_and_wide_headers_are_bounded() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from duly.bulk.read.xlsx.styles import moment
+from duly.bulk.read.xlsx.sheet import moment
 from duly.errors import InputError
 from tests.bulk.read.support import MAIN, REL, inline, opened, rows_of, values_of, workbook, workbook_parts, zipped
 

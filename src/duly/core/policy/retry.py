@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 from zlib import crc32
 
 import msgspec
@@ -45,6 +45,8 @@ class Backoff(Struct, frozen=True, kw_only=True):
     jitter: float = 0.0
     tries: int = 3
 
+    has_windows: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         for name in ("base", "cap", "jitter"):
             value = getattr(self, name)
@@ -69,10 +71,6 @@ class Backoff(Struct, frozen=True, kw_only=True):
     def tries_for(self, classes: tuple[str, ...]) -> int:
         return self.tries
 
-    @property
-    def has_windows(self) -> bool:
-        return False
-
     def delay_for(self, failures: int, seed: str) -> float:
         """Seconds to wait after the n-th failure, with jitter."""
         return self.delay(failures) + self.jitter * spread(f"{seed}:{failures}")
@@ -92,9 +90,7 @@ class Windows(Struct, frozen=True):
     zone: str = "UTC"
     tries: int = 1_000_000
 
-    @property
-    def has_windows(self) -> bool:
-        return True
+    has_windows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.rule, str):

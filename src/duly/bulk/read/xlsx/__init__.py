@@ -19,8 +19,7 @@ from duly.bulk.read.archive import BROKEN, objection, open_archive
 from duly.bulk.read.headers import find_top
 from duly.bulk.read.rows import PEEK, FileRow, Reading, ReadLimits, ReadOptions, Shape
 from duly.bulk.read.xlsx.markup import tags
-from duly.bulk.read.xlsx.sheet import Cells, Notes, read_cells
-from duly.bulk.read.xlsx.styles import read_date_styles
+from duly.bulk.read.xlsx.sheet import Cells, Notes, read_cells, read_date_styles
 from duly.bulk.read.xlsx.texts import Texts
 from duly.core.errors import InputError
 

@@ -8,8 +8,8 @@ each of which expat remembers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import IO, Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 from xml.parsers import expat
 
 from duly.bulk.read.archive import BROKEN
@@ -21,45 +21,30 @@ DEEPEST = 64
 MOST_NAMES = 10_000
 
 Attributes = list[str]  # name, value, name, value, …: the way that expat gives them fastest
-
-
-class Content(Protocol):
-    """What is called for every tag and text. Names come without their prefix."""
-
-    def started(self, name: str, attributes: Attributes) -> None: ...
-
-    def ended(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
-
-
-class _Tags:
-    """The tags of a portion, without the texts."""
-
-    def __init__(self) -> None:
-        self.ready: list[tuple[str, dict[str, str]]] = []
-
-    def started(self, name: str, attributes: Attributes) -> None:
-        self.ready.append((name, dict(zip(attributes[::2], attributes[1::2], strict=True))))
-
-    def ended(self, name: str) -> None:
-        """Only where a tag begins matters."""
-
-    def text(self, data: str) -> None:
-        """Texts do not matter."""
+# What is called for every tag that begins, with its name (without its prefix) and its attributes; and for every name of
+# a tag that ends, or every text.
+Started = Callable[[str, Attributes], None]
+OnText = Callable[[str], None]
 
 
 def tags(part: str, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, str]]]:
     """Every tag of this part, with its attributes."""
-    content = _Tags()
-    for _ in walk(part, stream, content):
-        yield from content.ready
-        content.ready.clear()
+    ready: list[tuple[str, dict[str, str]]] = []
+
+    def started(name: str, attributes: Attributes) -> None:
+        ready.append((name, dict(zip(attributes[::2], attributes[1::2], strict=True))))
+
+    for _ in walk(part, stream, started):
+        yield from ready
+        ready.clear()
 
 
-def walk(part: str, stream: IO[bytes], content: Content) -> Iterator[None]:
-    """Tell `content` of every tag and text of this part, pausing after each portion."""
-    parser = _parser(part, content)
+def walk(
+    part: str, stream: IO[bytes], started: Started, ended: OnText | None = None, text: OnText | None = None
+) -> Iterator[None]:
+    """Call these for every tag, end of a tag and text of this part, pausing after each portion."""
+    parser = _parser(part, started, ended)
+    parser.CharacterDataHandler = text
     fed = 0
     while True:
         try:
@@ -81,8 +66,8 @@ def walk(part: str, stream: IO[bytes], content: Content) -> Iterator[None]:
             raise InputError("file", f"{part} uses more than {MOST_NAMES:,} different names")
 
 
-def _parser(part: str, content: Content) -> Any:
-    started, ended, depth = content.started, content.ended, 0
+def _parser(part: str, started: Started, ended: OnText | None) -> Any:
+    depth = 0
 
     def start(name: str, attributes: Attributes) -> None:
         nonlocal depth
@@ -94,7 +79,8 @@ def _parser(part: str, content: Content) -> Any:
     def end(name: str) -> None:
         nonlocal depth
         depth -= 1
-        ended(name.rpartition(":")[2] if ":" in name else name)
+        if ended is not None:
+            ended(name.rpartition(":")[2] if ":" in name else name)
 
     def refuse(*_: object) -> None:
         raise InputError("file", f"{part} declares a document type, which no spreadsheet program writes")
@@ -104,6 +90,5 @@ def _parser(part: str, content: Content) -> Any:
     parser.ordered_attributes = True
     parser.StartElementHandler = start
     parser.EndElementHandler = end
-    parser.CharacterDataHandler = content.text
     parser.StartDoctypeDeclHandler = refuse
     return parser

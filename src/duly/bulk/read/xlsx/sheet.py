@@ -2,12 +2,16 @@
 
 Only cells that are there cost anything: the range that a sheet declares is not looked at, and rows and columns that
 it leaves out are not made up. Of a formula, the value that was stored with it is read; nothing is computed.
+
+A date is a number of days whose style has a format with day, month, year, hour or second in it. The first system
+counts from 1900 and believes that year had a 29 February; the other counts from 1904.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import IO, Any
 
@@ -15,13 +19,19 @@ from msgspec import Struct
 
 from duly.bulk.cells import EXACT, letters
 from duly.bulk.read.rows import BadRow, ReadLimits
-from duly.bulk.read.xlsx.markup import Attributes, walk
-from duly.bulk.read.xlsx.styles import moment
+from duly.bulk.read.xlsx.markup import Attributes, tags, walk
 from duly.bulk.read.xlsx.texts import Texts
 
 COLUMNS = 16_384  # that a sheet of Excel has
 BEYOND = 1_000_000
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
+MOST_STYLES = 65_536  # styles; Excel itself allows fewer
+BUILT_IN = frozenset((*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)))
+LAST_DAY = 2_958_465  # 31 December 9999
+# Quoted text, escaped characters, colours and conditions of a format; [h] and the like are lengths of time, no dates.
+_ASIDE = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+_DATE = re.compile(r"[dmyhs]", re.IGNORECASE)
+_LENGTH = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
 
 
 class Cells(Struct, frozen=True):
@@ -43,7 +53,7 @@ class Notes(Struct, frozen=True):
 def read_cells(part: str, stream: IO[bytes], notes: Notes, limits: ReadLimits) -> Iterator[Cells]:
     """The rows that have any value, from the top. InputError where the part is broken or contrived."""
     sheet = _Sheet(notes, limits)
-    for _ in walk(part, stream, sheet):
+    for _ in walk(part, stream, sheet.started, sheet.ended, sheet.text):
         yield from sheet.ready
         sheet.ready.clear()
 
@@ -191,3 +201,37 @@ def _column(name: str) -> int:
     for letter in name.upper():
         number = number * 26 + ord(letter) - 64
     return number - 1
+
+
+def read_date_styles(part: str, stream: IO[bytes]) -> frozenset[int]:
+    """The numbers of those styles of this part that show dates."""
+    formats: dict[str, str] = {}
+    styles: list[str] = []
+    is_cells = False
+    for name, given in tags(part, stream):
+        if name == "numFmt" and len(formats) < MOST_STYLES:
+            formats[given.get("numFmtId", "")] = given.get("formatCode", "")[:1000]
+        elif name in ("cellXfs", "cellStyleXfs"):  # styles of cells, and styles that these are made of
+            is_cells = name == "cellXfs"
+        elif name == "xf" and is_cells and len(styles) < MOST_STYLES:
+            styles.append(given.get("numFmtId", "0"))
+    return frozenset(number for number, style in enumerate(styles) if _is_date(style, formats.get(style)))
+
+
+def _is_date(number: str, code: str | None) -> bool:
+    if code is None:
+        return number.isdecimal() and len(number) < 4 and int(number) in BUILT_IN
+    first = code.partition(";")[0]
+    return not _LENGTH.search(first) and bool(_DATE.search(_ASIDE.sub("", first)))
+
+
+def moment(days: float, since_1904: bool) -> str | float:
+    """The date, the time or both that this number of days means, in ISO's form; the number if there is no such day."""
+    shift = 1462 if since_1904 else 1 if days < 60 else 0  # before day 60 stands the day that never was
+    if not 0 <= days + shift < LAST_DAY + 1:
+        return days
+    # Milliseconds are what Excel's arithmetic leaves of a time.
+    at = datetime(1899, 12, 30) + timedelta(milliseconds=round((days + shift) * 86_400_000))  # noqa: DTZ001
+    if 0 <= days < 1:
+        return at.time().isoformat()
+    return at.date().isoformat() if days == int(days) else at.isoformat()

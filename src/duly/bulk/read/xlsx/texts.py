@@ -24,9 +24,12 @@ class Texts:
         self._ends = array("Q", [0])  # of those on disk
         self._buffer = bytearray()
         self._file: IO[bytes] | None = None
+        self._runs: list[str] = []  # of the text that is being read
+        self._size = 0
+        self._is_text = self._is_aid = False
 
     def read(self, part: str, stream: IO[bytes]) -> None:
-        for _ in walk(part, stream, _Collector(self, self._limits.row_bytes)):
+        for _ in walk(part, stream, self._started, self._ended, self._text):
             pass
         self._flush()
 
@@ -64,35 +67,26 @@ class Texts:
             self._file.write(self._buffer)
             self._buffer.clear()
 
+    # Puts the runs of each text together. Reading aids for Asian scripts (rPh) are not part of a text.
 
-class _Collector:
-    """Puts the runs of each text together. Reading aids for Asian scripts (rPh) are not part of a text."""
-
-    def __init__(self, texts: Texts, limit: int) -> None:
-        self._texts = texts
-        self._limit = limit
-        self._runs: list[str] = []
-        self._size = 0
-        self._is_text = self._is_aid = False
-
-    def started(self, name: str, attributes: Attributes) -> None:
+    def _started(self, name: str, _: Attributes) -> None:
         if name == "t":
             self._is_text = not self._is_aid
         elif name == "rPh":
             self._is_aid = True
 
-    def ended(self, name: str) -> None:
+    def _ended(self, name: str) -> None:
         if name == "t":
             self._is_text = False
         elif name == "rPh":
             self._is_aid = False
         elif name == "si":
-            self._texts.append("".join(self._runs))
+            self.append("".join(self._runs))
             self._runs.clear()
             self._size = 0
 
-    def text(self, data: str) -> None:
+    def _text(self, data: str) -> None:
         # What goes beyond the limit of a row need not be kept: the row that it stands in is refused for its length.
-        if self._is_text and self._size <= self._limit:
+        if self._is_text and self._size <= self._limits.row_bytes:
             self._size += len(data)
             self._runs.append(data)
