@@ -81,7 +81,7 @@ class BadAnswer(OutboundError):
 
 
 class Response(Struct, frozen=True):
-    """An answer with a 2xx status. The names of its headers are in lower case."""
+    """An answer; callers see those with a 2xx status. The names of its headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -141,15 +141,15 @@ def request(
     deadline = time.monotonic() + timeout
     try:
         with _connect(parts, deadline, guard) as wire, interruptible(wire.cut):
-            status, got, answer, whole = _exchange(wire, method, parts, body, sent, max_response_bytes)
+            response = _exchange(wire, method, parts, body, sent, max_response_bytes)
     except TimeoutError:
         raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
     except (OSError, HTTPException) as error:
         raise Unreachable(f"{what}: {hide(_kind(error), sent, parts.query)}") from None
-    if not 200 <= status < 300:
-        text = hide(answer.decode("utf8", "replace"), sent, parts.query)
-        raise _refusal(what, status, got, text, retry_statuses)
-    return Response(status, got, answer, whole)
+    if not 200 <= response.status < 300:
+        text = hide(response.body.decode("utf8", "replace"), sent, parts.query)
+        raise _refusal(what, response, text, retry_statuses)
+    return response
 
 
 def _completed(headers: Mapping[str, str], has_body: bool) -> dict[str, str]:
@@ -258,17 +258,15 @@ class _Wire(io.RawIOBase):
 
 def _exchange(
     wire: _Wire, method: str, parts: SplitResult, body: bytes | None, headers: Mapping[str, str], limit: int
-) -> tuple[int, dict[str, str], bytes, bool]:
-    """Send and receive: returns status, headers, body up to the limit, and whether that was all of it."""
+) -> Response:
+    """Send and receive: the answer, whatever its status, with its body up to the limit."""
     connection = HTTPConnection(parts.netloc)
     connection.sock = wire
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection.request(method, quote(target, safe="/?&=%:@!$'()*+,;~[]"), body, dict(headers))
-    response = connection.getresponse()
-    got = {name.lower(): value for name, value in response.getheaders()}
-    is_good = 200 <= response.status < 300
-    answer, whole = _read(response, limit if is_good else EXCERPT * 4)
-    return response.status, got, answer, whole
+    answer = connection.getresponse()
+    got = {name.lower(): value for name, value in answer.getheaders()}
+    return Response(answer.status, got, *_read(answer, limit if 200 <= answer.status < 300 else EXCERPT * 4))
 
 
 def _read(response: HTTPResponse, limit: int) -> tuple[bytes, bool]:
@@ -282,13 +280,11 @@ def _read(response: HTTPResponse, limit: int) -> tuple[bytes, bool]:
     return b"".join(parts)[:limit], room > 0
 
 
-def _refusal(
-    what: str, status: int, headers: Mapping[str, str], body: str, retry_statuses: Collection[int] | None
-) -> Exception:
+def _refusal(what: str, response: Response, body: str, retry_statuses: Collection[int] | None) -> Exception:
     """What a status other than 2xx means."""
+    status, has_hint = response.status, "retry-after" in response.headers
     excerpt = " ".join(body.split())[:EXCERPT]
     problem = f"{what} answered {status}" + (f": {excerpt}" if excerpt else "")
-    has_hint = "retry-after" in headers
     if retry_statuses is None:
         is_passing = status in PASSING or not 400 <= status < 500
         is_busy = status == 429 or (status == 503 and has_hint)
@@ -296,7 +292,7 @@ def _refusal(
         is_passing = status in retry_statuses
         is_busy = is_passing and status in (429, 503) and has_hint
     if is_busy:
-        return Throttled(_retry_after(headers), is_guess="retry-after" not in headers)
+        return Throttled(_retry_after(response.headers), is_guess=not has_hint)
     return BadStatus(problem, status, excerpt) if is_passing else GiveUp(problem)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from duly.bulk.read.rows import ReadLimits
 from duly.core.errors import InputError
@@ -20,16 +18,12 @@ _DATUM = re.compile(
 )
 
 
-class Top(Struct, frozen=True):
-    """The top of a table: the names of its columns, and how many rows come before the first row."""
+class Top(NamedTuple):
+    """The top of a table: the names of its columns, and how many rows stand above its first row."""
 
     columns: tuple[str, ...]
     has_header: bool
-    above: int  # titles and the like, which belong to nothing
-
-    @property
-    def rows(self) -> int:
-        return self.above + self.has_header
+    rows: int  # the header, and titles and the like, which belong to nothing
 
 
 def find_top(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: ReadLimits) -> Top:
@@ -43,7 +37,7 @@ def find_top(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: ReadLim
     width = len(rows[above]) if has_header else max(map(len, rows))
     if width > limits.columns:
         raise InputError("file", f"has {width:,} columns; {limits.columns:,} is the limit")
-    return Top(unique(rows[above] if has_header else [None] * width), has_header, above)
+    return Top(unique(rows[above] if has_header else [None] * width), has_header, above + has_header)
 
 
 def _titles(rows: Sequence[Sequence[Any]]) -> int:
