@@ -14,7 +14,8 @@ from duly import Duly, Limit
 from duly.core.model import Change, GiveUp
 from duly.core.shown import Depth
 from duly.store import Store
-from duly.telemetry.depths import NAMES, labels
+from duly.telemetry.families import NAMES
+from duly.telemetry.levels import labels
 from duly.verbs.read import Read
 from tests.support import NOW, after, claim, new, put, settle, share
 

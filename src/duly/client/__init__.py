@@ -18,58 +18,12 @@ from typing import Any, BinaryIO, TypeVar, Unpack
 from urllib.parse import quote
 
 from duly.client.connection import PAGE, Connection, ServiceError
-from duly.core import wire
-from duly.core.filters import ActOptions, ItemEdit, ItemFilter, ScheduleChange, ScheduleFields, UploadOptions
+from duly.core import filters, results, shown, wire
 from duly.core.model import Placed, Status
 from duly.core.picture import Picture
-from duly.core.results import (
-    FilePreview,
-    JobTypeInfo,
-    Kickoff,
-    Me,
-    MendReport,
-    RowInError,
-    RulePreview,
-    ScanReport,
-    ScheduleAction,
-    ScheduleState,
-    Signature,
-    SimulatedDays,
-    SlotLoad,
-)
-from duly.core.shown import (
-    Action,
-    Alert,
-    Chart,
-    GroupStory,
-    ItemsFound,
-    JobItem,
-    JobRow,
-    KeyInfo,
-    LateItem,
-    LimitUse,
-    NewKey,
-    PendingItem,
-    QueueDepth,
-    ReviewNote,
-    ReviewTotals,
-    Role,
-    Row,
-    RowCounts,
-    ScheduleStory,
-    Scope,
-    ShownAct,
-    ShownAuditLine,
-    ShownGroup,
-    ShownSchedule,
-    StateCounts,
-    Story,
-    StuckItem,
-    User,
-    WorkerLife,
-)
+from duly.core.shown import Row, ShownSchedule
 
-J = TypeVar("J", bound=JobItem)
+J = TypeVar("J", bound=shown.JobItem)
 
 __all__ = ["Client", "Placed", "Row", "ServiceError", "ShownSchedule"]
 
@@ -94,62 +48,50 @@ class Client:
         task: str,
         args: Mapping[str, Any] | None = None,
         *,
-        at: datetime | str | None = None,
-        delay: float | timedelta | None = None,
-        key: str | None = None,
-        rank: int | None = None,
-        tries: int | None = None,
-        max_lateness: float | timedelta | None = None,
         idempotency_key: str | None = None,
+        **options: Unpack[filters.ItemOptions],
     ) -> Placed[Any]:
         """Put an item: now, `at` a time or after a `delay`; once while an item with this `key` is live.
 
         With an idempotency_key of your own you may ask again after an error, also from another process.
         """
-        options = {"at": at, "delay": delay, "key": key, "rank": rank, "tries": tries, "max_lateness": max_lateness}
         body = {"task": task, "args": dict(args or {}), **wire.written(options)}
         return wire.read(Placed[Any], self.http.request("POST", "/api/items", body, idempotency_key=idempotency_key))
 
     def again(
-        self,
-        item_id: int,
-        *,
-        key: str | None = None,
-        at: datetime | str | None = None,
-        delay: float | timedelta | None = None,
-        idempotency_key: str | None = None,
+        self, item_id: int, *, idempotency_key: str | None = None, **options: Unpack[filters.AgainOptions]
     ) -> Placed[Any]:
         """Put an item that has ended once more, as a new one."""
-        path, body = f"/api/items/{item_id}/again", wire.written({"key": key, "at": at, "delay": delay})
+        path, body = f"/api/items/{item_id}/again", wire.written(options)
         return wire.read(Placed[Any], self.http.request("POST", path, body, idempotency_key=idempotency_key))
 
     def item(self, item_id: int) -> Row:
         return self.http.get(Row, f"/api/items/{item_id}")
 
-    def story(self, item_id: int) -> Story:
+    def story(self, item_id: int) -> shown.Story:
         """An item with its failed tries and everything that happened to it."""
         answer = self.http.request("GET", f"/api/items/{item_id}")
-        return wire.read(Story, {**answer, "item": answer, "scheduleKey": (answer["schedule"] or {}).get("key")})
+        return wire.read(shown.Story, {**answer, "item": answer, "scheduleKey": (answer["schedule"] or {}).get("key")})
 
-    def items(self, *, most: int | None = None, **filter: Unpack[ItemFilter]) -> Iterator[Row]:
+    def items(self, *, most: int | None = None, **filter: Unpack[filters.ItemFilter]) -> Iterator[Row]:
         """Items that fit, newest first."""
-        return self.http.pages(Row, "/api/items", most, **_filter(filter))
+        return self.http.pages(Row, "/api/items", most, **_query(filter))
 
-    def find_items(self, most: int, **filter: Unpack[ItemFilter]) -> ItemsFound:
+    def find_items(self, most: int, **filter: Unpack[filters.ItemFilter]) -> shown.ItemsFound:
         """At most this many items that fit, newest first, and how they were searched for."""
         rows: list[Row] = []
-        query, scanned = wire.written(_filter(filter)), 0
+        query, scanned = wire.written(_query(filter)), 0
         while True:
             page = self.http.request("GET", "/api/items", query={**query, "pageSize": min(most - len(rows), PAGE)})
             rows += wire.read(list[Row], page["items"])
             scanned += page["search"]["scanned"]
             query["after"] = page["next"]
             if page["next"] is None or len(rows) >= most:
-                return ItemsFound(rows, None, scanned, page["search"]["isIndexed"])
+                return shown.ItemsFound(rows, None, scanned, page["search"]["isIndexed"])
 
-    def item_counts(self, **filter: Unpack[ItemFilter]) -> StateCounts:
+    def item_counts(self, **filter: Unpack[filters.ItemFilter]) -> shown.StateCounts:
         """How many items fit, by state, each counted up to ten thousand; `capped` says where there are more."""
-        return self.http.get(StateCounts, "/api/items/counts", **_filter(filter))
+        return self.http.get(shown.StateCounts, "/api/items/counts", **_query(filter))
 
     def cancel(self, *ids: int, reason: str = "") -> list[int]:
         """Cancel waiting and running items: all of them or, if that is not possible, none."""
@@ -163,113 +105,92 @@ class Client:
         """Take failed items out of review for good: all of them or none."""
         return self._act("discard", ids, reason=reason)
 
-    def act_on(self, action: Action, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
+    def act_on(self, action: shown.Action, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
         """Cancel, retry or discard these items: all or none; with `skip`, those that can be. Returns their ids."""
         return self._act(action, ids, reason=reason, skip=skip)
 
-    def _act(self, action: Action, ids: Sequence[int], **options: Any) -> list[int]:
+    def _act(self, action: shown.Action, ids: Sequence[int], **options: Any) -> list[int]:
         body = {"action": action, "ids": list(ids), **wire.written(options)}
         return [int(item_id) for item_id in self.http.request("POST", "/api/items/act", body)["ids"]]
 
-    def edit(self, item_id: int, **fields: Unpack[ItemEdit]) -> Row:
+    def edit(self, item_id: int, **fields: Unpack[filters.ItemEdit]) -> Row:
         """Change an item that waits or is in review."""
         return self.http.patch(Row, f"/api/items/{item_id}", **fields)
 
-    def tasks(self) -> Iterator[Signature]:
+    def tasks(self) -> Iterator[results.Signature]:
         """The tasks that the service can put, with their parameters."""
-        return self.http.pages(Signature, "/api/tasks")
+        return self.http.pages(results.Signature, "/api/tasks")
 
     # -- jobs
 
     def create_job(
-        self, file: BinaryIO, name: str, *, idempotency_key: str | None = None, **options: Unpack[UploadOptions]
+        self, file: BinaryIO, name: str, *, idempotency_key: str | None = None, **options: Unpack[filters.UploadOptions]
     ) -> int:
         """Create a job of the rows of a file, which must be seekable; returns the id of the job."""
         return int(self.http.upload("/api/jobs", file, name, wire.written(options), idempotency_key)["jobId"])
 
-    def fetch_job(self, source: str, **options: Unpack[UploadOptions]) -> int:
+    def fetch_job(self, source: str, **options: Unpack[filters.UploadOptions]) -> int:
         """The same with a file that the service fetches: s3://…, ftp://… or file:name."""
         return int(self.http.request("POST", "/api/jobs", {"source": source, **wire.written(options)})["jobId"])
 
-    def preview_job(self, file: BinaryIO, name: str, **options: Unpack[UploadOptions]) -> FilePreview:
+    def preview_job(self, file: BinaryIO, name: str, **options: Unpack[filters.UploadOptions]) -> results.FilePreview:
         """What a job would make of the first rows of a file. Nothing is kept."""
-        return wire.read(FilePreview, self.http.upload("/api/jobs/preview", file, name, wire.written(options), None))
+        return wire.read(
+            results.FilePreview, self.http.upload("/api/jobs/preview", file, name, wire.written(options), None)
+        )
 
     def jobs(
         self, *, job_type: str | None = None, user_id: str | None = None, most: int | None = None
-    ) -> Iterator[JobRow]:
+    ) -> Iterator[shown.JobRow]:
         """Jobs, newest first."""
-        return self.http.pages(JobRow, "/api/jobs", most, job_type=job_type, user_id=user_id)
+        return self.http.pages(shown.JobRow, "/api/jobs", most, job_type=job_type, user_id=user_id)
 
-    def job(self, job_id: int) -> JobRow:
-        return self.http.get(JobRow, f"/api/jobs/{job_id}")
+    def job(self, job_id: int) -> shown.JobRow:
+        return self.http.get(shown.JobRow, f"/api/jobs/{job_id}")
 
-    def job_items(self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None) -> Iterator[JobItem]:
+    def job_items(
+        self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None
+    ) -> Iterator[shown.JobItem]:
         """Rows of a job in the order of its file; with statuses, in the order in which they changed."""
-        query = {"statuses": ",".join(statuses) or None}
+        query = _query({"statuses": statuses})
         rows = self.http.pages(dict[str, Any], f"/api/jobs/{job_id}/items", most, **query)
-        return (_job_item(JobItem, row) for row in rows)
+        return (_job_item(shown.JobItem, row) for row in rows)
 
     def pending(
-        self,
-        *,
-        statuses: Sequence[Status] = (),
-        job_type: str | None = None,
-        job_ids: Sequence[int] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
-        user_id: str | None = None,
-        most: int | None = None,
-    ) -> Iterator[PendingItem]:
+        self, *, statuses: Sequence[Status] = (), most: int | None = None, **filter: Unpack[filters.RowFilter]
+    ) -> Iterator[shown.PendingItem]:
         """Rows of all jobs that wait or are being processed, or have these statuses; the oldest change first."""
-        asked = {"statuses": ",".join(statuses) or None, "job_type": job_type, "user_id": user_id}
-        query = {**asked, "job_id": _joined(job_ids), "from": since, "to": until}
+        query = _query({**filter, "statuses": statuses})
         rows = self.http.pages(dict[str, Any], "/api/pending", most, **query)
-        return (_job_item(PendingItem, row) for row in rows)
+        return (_job_item(shown.PendingItem, row) for row in rows)
 
-    def pending_counts(
-        self,
-        *,
-        job_type: str | None = None,
-        job_ids: Sequence[int] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
-        user_id: str | None = None,
-    ) -> RowCounts:
+    def pending_counts(self, **filter: Unpack[filters.RowFilter]) -> shown.RowCounts:
         """How many rows of all jobs there are, by status."""
-        query = {"job_type": job_type, "job_id": _joined(job_ids), "from": since, "to": until, "user_id": user_id}
-        return self.http.get(RowCounts, "/api/pending/counts", **query)
+        return self.http.get(shown.RowCounts, "/api/pending/counts", **_query(filter))
 
-    def job_counts(self, job_id: int) -> RowCounts:
+    def job_counts(self, job_id: int) -> shown.RowCounts:
         """How many rows of a job there are, by status."""
-        return self.http.get(RowCounts, f"/api/jobs/{job_id}/counts")
+        return self.http.get(shown.RowCounts, f"/api/jobs/{job_id}/counts")
 
-    def pause_job(self, job_id: int) -> JobRow:
+    def pause_job(self, job_id: int) -> shown.JobRow:
         """Start no more rows of this job until it is resumed."""
-        return self.http.post(JobRow, f"/api/jobs/{job_id}/pause")
+        return self.http.post(shown.JobRow, f"/api/jobs/{job_id}/pause")
 
-    def resume_job(self, job_id: int) -> JobRow:
-        return self.http.post(JobRow, f"/api/jobs/{job_id}/resume")
+    def resume_job(self, job_id: int) -> shown.JobRow:
+        return self.http.post(shown.JobRow, f"/api/jobs/{job_id}/resume")
 
-    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> Kickoff:
+    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> results.Kickoff:
         """Let the service itself process rows of this job for a while."""
-        return self.http.post(Kickoff, f"/api/jobs/{job_id}/kickoff?durationMs={round(seconds * 1000)}")
+        return self.http.post(results.Kickoff, f"/api/jobs/{job_id}/kickoff?durationMs={round(seconds * 1000)}")
 
-    def cancel_job(self, job_id: int, reason: str = "") -> JobRow:
+    def cancel_job(self, job_id: int, reason: str = "") -> shown.JobRow:
         """Accept and start no more rows, and cancel all that have not ended."""
-        return self.http.post(JobRow, f"/api/jobs/{job_id}/cancel", reason=reason)
+        return self.http.post(shown.JobRow, f"/api/jobs/{job_id}/cancel", reason=reason)
 
-    def reprocess_job(
-        self,
-        job_id: int,
-        *,
-        item_ids: Sequence[int] = (),
-        statuses: Sequence[Status] = ("ERROR", "NOT_FOUND"),
-        reset: bool = False,
-    ) -> int:
+    def reprocess_job(self, job_id: int, **options: Unpack[filters.ReprocessOptions]) -> int:
         """Retry these rows, or all rows with these statuses; returns how many at most."""
-        scope = {"scope": "items", "itemIds": list(item_ids)} if item_ids else {"scope": "job"}
-        body = {**scope, "statuses": list(statuses), "reset": reset}
+        ids = list(options.get("item_ids", ())) or None
+        body = wire.written({**options, "item_ids": ids, "scope": "items" if ids else "job"})
         return int(self.http.request("POST", f"/api/jobs/{job_id}/reprocess", body)["items"])
 
     def remove_job(self, job_id: int) -> None:
@@ -284,89 +205,89 @@ class Client:
         """Write the rows in error to this file, to be corrected and sent again."""
         self.http.download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
 
-    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> MendReport:
+    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> results.MendReport:
         """Retry rows in error with the corrected values of this file, which has the columns of the rejects."""
-        return wire.read(MendReport, self.http.upload(f"/api/jobs/{job_id}/mend", file, name, {}, None))
+        return wire.read(results.MendReport, self.http.upload(f"/api/jobs/{job_id}/mend", file, name, {}, None))
 
-    def refused_row(self, job_id: int, row: int) -> RowInError:
+    def refused_row(self, job_id: int, row: int) -> results.RowInError:
         """A row in error as it came, by its number in the file."""
-        return self.http.get(RowInError, f"/api/jobs/{job_id}/rows/{row}")
+        return self.http.get(results.RowInError, f"/api/jobs/{job_id}/rows/{row}")
 
     def mend_row(self, job_id: int, row: int, values: Mapping[str, Any]) -> None:
         """Retry a row in error with these values, by column, in place of those that came."""
         self.http.request("POST", f"/api/jobs/{job_id}/rows/{row}/mend", {"values": dict(values)})
 
-    def job_types(self) -> Iterator[JobTypeInfo]:
+    def job_types(self) -> Iterator[results.JobTypeInfo]:
         """The types of jobs that the service has."""
-        return self.http.pages(JobTypeInfo, "/api/jobs/types")
+        return self.http.pages(results.JobTypeInfo, "/api/jobs/types")
 
-    def scan(self, again: bool = False) -> ScanReport:
+    def scan(self, again: bool = False) -> results.ScanReport:
         """Create a job of every new file in the sources of the service; `again`: also of those rejected before."""
-        return self.http.post(ScanReport, "/api/ingestion/scan", again=again)
+        return self.http.post(results.ScanReport, "/api/ingestion/scan", again=again)
 
     # -- review, and acts on many items
 
-    def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownGroup]:
+    def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownGroup]:
         """Groups of similar failures in review, the largest first."""
-        return self.http.pages(ShownGroup, "/api/review", most, user_id=user_id)
+        return self.http.pages(shown.ShownGroup, "/api/review", most, user_id=user_id)
 
-    def review_totals(self, user_id: str | None = None) -> ReviewTotals:
+    def review_totals(self, user_id: str | None = None) -> shown.ReviewTotals:
         """How many items are in review, and in how many groups."""
-        return self.http.get(ReviewTotals, "/api/review/totals", user_id=user_id)
+        return self.http.get(shown.ReviewTotals, "/api/review/totals", user_id=user_id)
 
-    def group(self, group_id: str) -> GroupStory:
+    def group(self, group_id: str) -> shown.GroupStory:
         """One group, with the error of a sample and what people wrote about it."""
-        return self.http.get(GroupStory, f"/api/review/{_quoted(group_id)}")
+        return self.http.get(shown.GroupStory, f"/api/review/{_quoted(group_id)}")
 
-    def write_note(self, group_id: str, text: str) -> ReviewNote:
-        return self.http.post(ReviewNote, f"/api/review/{_quoted(group_id)}/notes", text=text)
+    def write_note(self, group_id: str, text: str) -> shown.ReviewNote:
+        return self.http.post(shown.ReviewNote, f"/api/review/{_quoted(group_id)}/notes", text=text)
 
     def canary(self, group_id: str) -> int:
         """Retry one item of a group, to see whether the cause is gone; returns its id."""
         (item_id,) = self.http.request("POST", f"/api/review/{_quoted(group_id)}/canary")["ids"]
         return int(item_id)
 
-    def retry_group(self, group_id: str, rate: float | None = None, queue: str | None = None) -> ShownAct:
+    def retry_group(self, group_id: str, rate: float | None = None, queue: str | None = None) -> shown.ShownAct:
         """Retry all items of a group: at most `rate` a second, in another `queue` if one is given."""
         self.group(group_id)
         return self.order("retry", {"states": ("failed",), "error_group": group_id}, rate=rate, queue=queue)
 
-    def discard_group(self, group_id: str, reason: str = "") -> ShownAct:
+    def discard_group(self, group_id: str, reason: str = "") -> shown.ShownAct:
         """Take all items of a group out of review for good."""
         self.group(group_id)
         return self.order("discard", {"states": ("failed",), "error_group": group_id}, reason=reason)
 
-    def count(self, action: Action, filter: ActOptions) -> int:
+    def count(self, action: shown.Action, filter: filters.ActOptions) -> int:
         """How many items an act would change, counted up to a million."""
-        body = {"action": action, "filter": wire.written(_filter(filter))}
+        body = {"action": action, "filter": wire.written(_query(filter))}
         return int(self.http.request("POST", "/api/acts/count", body)["count"])
 
     def order(
         self,
-        action: Action,
-        filter: ActOptions,
+        action: shown.Action,
+        filter: filters.ActOptions,
         *,
         rate: float | None = None,
         reason: str = "",
         queue: str | None = None,
-    ) -> ShownAct:
+    ) -> shown.ShownAct:
         """Cancel, retry or discard all items that fit, as durable work that a worker carries out.
 
         Retries start at most `rate` a second, and wait in another `queue` if one is given.
         """
-        body = {"action": action, "filter": wire.written(_filter(filter)), "reason": reason}
-        return self.http.post(ShownAct, "/api/acts", **body, rate=rate, queue=queue)
+        body = {"action": action, "filter": wire.written(_query(filter)), "reason": reason}
+        return self.http.post(shown.ShownAct, "/api/acts", **body, rate=rate, queue=queue)
 
-    def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownAct]:
+    def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownAct]:
         """Acts on many items, newest first."""
-        return self.http.pages(ShownAct, "/api/acts", most, user_id=user_id)
+        return self.http.pages(shown.ShownAct, "/api/acts", most, user_id=user_id)
 
-    def act(self, act_id: int) -> ShownAct:
-        return self.http.get(ShownAct, f"/api/acts/{act_id}")
+    def act(self, act_id: int) -> shown.ShownAct:
+        return self.http.get(shown.ShownAct, f"/api/acts/{act_id}")
 
-    def cancel_act(self, act_id: int) -> ShownAct:
+    def cancel_act(self, act_id: int) -> shown.ShownAct:
         """Stop an act where it is. What it has done stays done."""
-        return self.http.post(ShownAct, f"/api/acts/{act_id}/cancel")
+        return self.http.post(shown.ShownAct, f"/api/acts/{act_id}/cancel")
 
     # -- schedules
 
@@ -376,36 +297,27 @@ class Client:
         rule: str,
         key: str,
         args: Mapping[str, Any] | None = None,
-        **options: Unpack[ScheduleFields],
+        **options: Unpack[filters.ScheduleFields],
     ) -> ShownSchedule:
         """Create a schedule, or change the one with this key."""
         given = {"task": task, "rule": rule, "key": key, "args": dict(args or {})}
         return self.http.post(ShownSchedule, "/api/schedules", **given, **options)
 
     def schedules(
-        self,
-        *,
-        task: str | None = None,
-        key: str | None = None,
-        state: ScheduleState | None = None,
-        ring: str | None = None,
-        slot: int | None = None,
-        after: int = 0,
-        most: int | None = None,
+        self, *, after: int = 0, most: int | None = None, **filter: Unpack[filters.ScheduleFilter]
     ) -> Iterator[ShownSchedule]:
         """Schedules by id; `after`: only those with a larger id."""
-        query = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot, "after_id": after or None}
-        return self.http.pages(ShownSchedule, "/api/schedules", most, **query)
+        return self.http.pages(ShownSchedule, "/api/schedules", most, **filter, after_id=after or None)
 
-    def schedule_story(self, schedule_id: int, ahead: int = 5) -> ScheduleStory:
+    def schedule_story(self, schedule_id: int, ahead: int = 5) -> shown.ScheduleStory:
         """A schedule with its next times, what it made and what was done to it."""
-        return self.http.get(ScheduleStory, f"/api/schedules/{schedule_id}", ahead=ahead)
+        return self.http.get(shown.ScheduleStory, f"/api/schedules/{schedule_id}", ahead=ahead)
 
-    def change_schedule(self, schedule_id: int, **fields: Unpack[ScheduleChange]) -> ShownSchedule:
+    def change_schedule(self, schedule_id: int, **fields: Unpack[filters.ScheduleChange]) -> ShownSchedule:
         """Change a schedule. With another rule or zone its next time is planned anew."""
         return self.http.patch(ShownSchedule, f"/api/schedules/{schedule_id}", **fields)
 
-    def act_on_schedules(self, action: ScheduleAction, *ids: int, skip: bool = False) -> list[int]:
+    def act_on_schedules(self, action: results.ScheduleAction, *ids: int, skip: bool = False) -> list[int]:
         """Pause, resume, run, reactivate or remove schedules: all or none; with `skip`, those that can be."""
         answer = self.http.request("POST", "/api/schedules/act", {"action": action, "ids": list(ids), "skip": skip})
         return [int(schedule_id) for schedule_id in answer["ids"]]
@@ -418,55 +330,57 @@ class Client:
             count, is_more = count + int(answer["reactivated"]), answer["isMore"]
         return count
 
-    def preview(self, rule: str, zone: str = "UTC", n: int = 5) -> RulePreview:
+    def preview(self, rule: str, zone: str = "UTC", n: int = 5) -> results.RulePreview:
         """A rule in words, and its next times."""
-        return self.http.post(RulePreview, "/api/schedules/preview", rule=rule, zone=zone, n=n)
+        return self.http.post(results.RulePreview, "/api/schedules/preview", rule=rule, zone=zone, n=n)
 
-    def slots(self, ring: str | None = None) -> list[SlotLoad]:
+    def slots(self, ring: str | None = None) -> list[results.SlotLoad]:
         """How many active members each slot has."""
-        return self.http.get(list[SlotLoad], "/api/slots", ring=ring)
+        return self.http.get(list[results.SlotLoad], "/api/slots", ring=ring)
 
     # -- users and keys
 
-    def users(self) -> Iterator[User]:
-        return self.http.pages(User, "/api/users")
+    def users(self) -> Iterator[shown.User]:
+        return self.http.pages(shown.User, "/api/users")
 
-    def user(self, user_id: str) -> User:
-        return self.http.get(User, f"/api/users/{_quoted(user_id)}")
+    def user(self, user_id: str) -> shown.User:
+        return self.http.get(shown.User, f"/api/users/{_quoted(user_id)}")
 
-    def create_user(self, user_id: str, role: Role = "user", password: str | None = None) -> User:
+    def create_user(self, user_id: str, role: shown.Role = "user", password: str | None = None) -> shown.User:
         """Create a user; without a password the user can only use API keys."""
-        return self.http.post(User, "/api/users", id=user_id, role=role, password=password)
+        return self.http.post(shown.User, "/api/users", id=user_id, role=role, password=password)
 
     def change_user(
-        self, user_id: str, *, role: Role | None = None, password: str | None = None, disabled: bool | None = None
-    ) -> User:
+        self, user_id: str, *, role: shown.Role | None = None, password: str | None = None, disabled: bool | None = None
+    ) -> shown.User:
         """Set another role or password, or disable or enable the user."""
-        return self.http.patch(User, f"/api/users/{_quoted(user_id)}", role=role, password=password, disabled=disabled)
+        return self.http.patch(
+            shown.User, f"/api/users/{_quoted(user_id)}", role=role, password=password, disabled=disabled
+        )
 
-    def keys(self, user_id: str | None = None) -> Iterator[KeyInfo]:
+    def keys(self, user_id: str | None = None) -> Iterator[shown.KeyInfo]:
         """API keys without their secrets: of this user, or of all users that you may see."""
-        return self.http.pages(KeyInfo, "/api/keys", None, user_id=user_id)
+        return self.http.pages(shown.KeyInfo, "/api/keys", None, user_id=user_id)
 
     def make_key(
         self,
         name: str,
         *,
         user_id: str | None = None,
-        scopes: Sequence[Scope] = ("read", "write"),
+        scopes: Sequence[shown.Scope] = ("read", "write"),
         expires_at: datetime | None = None,
-    ) -> NewKey:
+    ) -> shown.NewKey:
         """Create an API key, for yourself or another user. Its secret is returned this once."""
         options = {"user_id": user_id, "scopes": list(scopes), "expires_at": expires_at}
-        return self.http.post(NewKey, "/api/keys", name=name, **options)
+        return self.http.post(shown.NewKey, "/api/keys", name=name, **options)
 
-    def revoke_key(self, key_id: str) -> KeyInfo:
-        return wire.read(KeyInfo, self.http.request("DELETE", f"/api/keys/{_quoted(key_id)}"))
+    def revoke_key(self, key_id: str) -> shown.KeyInfo:
+        return wire.read(shown.KeyInfo, self.http.request("DELETE", f"/api/keys/{_quoted(key_id)}"))
 
     # -- queues, limits, workers and what happens
 
-    def queues(self) -> list[QueueDepth]:
-        return list(self.http.pages(QueueDepth, "/api/queues"))
+    def queues(self) -> list[shown.QueueDepth]:
+        return list(self.http.pages(shown.QueueDepth, "/api/queues"))
 
     def pause(self, queue: str) -> str | None:
         """Start nothing more of this queue until it is resumed; returns a note if nothing has this name yet."""
@@ -476,9 +390,9 @@ class Client:
     def resume(self, queue: str) -> None:
         self.http.request("POST", f"/api/queues/{_quoted(queue)}/resume")
 
-    def limits(self) -> list[LimitUse]:
+    def limits(self) -> list[shown.LimitUse]:
         """What limits have counted, and what a person set in place of the code's values."""
-        return list(self.http.pages(LimitUse, "/api/limits"))
+        return list(self.http.pages(shown.LimitUse, "/api/limits"))
 
     def set_limit(self, name: str, limit: str | None) -> None:
         """Set a limit, such as `2/1m` (calls in any minute) or `4` (at the same time); None: as in the code."""
@@ -488,21 +402,21 @@ class Client:
         else:
             self.http.request("PUT", path, {"limit": limit})
 
-    def workers(self) -> Iterator[WorkerLife]:
+    def workers(self) -> Iterator[shown.WorkerLife]:
         """Workers that gave a sign of life within a day and did not sign off."""
-        return self.http.pages(WorkerLife, "/api/workers")
+        return self.http.pages(shown.WorkerLife, "/api/workers")
 
-    def alerts(self) -> list[Alert]:
+    def alerts(self) -> list[shown.Alert]:
         """What is wrong now."""
-        return self.http.get(list[Alert], "/api/alerts")
+        return self.http.get(list[shown.Alert], "/api/alerts")
 
-    def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
+    def late(self, grace: float = 300.0, most: int = 100) -> list[shown.LateItem]:
         """Done items of all owners that started more than `grace` seconds late, latest first."""
-        return self.http.get(list[LateItem], "/api/late", grace=grace, most=most)
+        return self.http.get(list[shown.LateItem], "/api/late", grace=grace, most=most)
 
-    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[StuckItem]:
+    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[shown.StuckItem]:
         """Items of all owners that are not done `grace` seconds after their time, oldest first."""
-        return self.http.get(list[StuckItem], "/api/stuck", grace=grace, most=most)
+        return self.http.get(list[shown.StuckItem], "/api/stuck", grace=grace, most=most)
 
     def silence(self) -> float | None:
         """Seconds since the last sign of life of any worker; None if there never was one."""
@@ -515,13 +429,13 @@ class Client:
 
     def history(
         self, *, minutes: int = 60, task: str | None = None, measure: str | None = None, job: int | None = None
-    ) -> Chart:
+    ) -> shown.Chart:
         """What happened in the last minutes, step by step: to all tasks and paces, to one task, or to one job."""
-        return self.http.get(Chart, "/api/history", minutes=minutes, task=task, measure=measure, job=job)
+        return self.http.get(shown.Chart, "/api/history", minutes=minutes, task=task, measure=measure, job=job)
 
-    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[ShownAuditLine]:
+    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.ShownAuditLine]:
         """The audit log, newest first; of one subject, such as `item:7`, or of all."""
-        return self.http.pages(ShownAuditLine, "/api/audit", most, subject=subject)
+        return self.http.pages(shown.ShownAuditLine, "/api/audit", most, subject=subject)
 
     def simulate(
         self,
@@ -532,32 +446,25 @@ class Client:
         seed: int | None = None,
         down_hours: float | None = None,
         fail_rate: float | None = None,
-    ) -> SimulatedDays:
+    ) -> results.SimulatedDays:
         """Simulate the next days of an app in virtual time."""
-        options = {
-            "days": days,
-            "parameters": parameters,
-            "seed": seed,
-            "down_hours": down_hours,
-            "fail_rate": fail_rate,
-        }
-        return self.http.post(SimulatedDays, "/api/simulate", app=app, **options)
+        asked = {"app": app, "days": days, "parameters": parameters, "seed": seed}
+        return self.http.post(
+            results.SimulatedDays, "/api/simulate", **asked, down_hours=down_hours, fail_rate=fail_rate
+        )
 
-    def me(self) -> Me:
+    def me(self) -> results.Me:
         """The user that the service knows you as, and what you may do."""
-        return self.http.get(Me, "/api/me")
+        return self.http.get(results.Me, "/api/me")
 
 
-def _filter(filter: ItemFilter | ActOptions) -> dict[str, Any]:
-    """A filter with the names of the API: states by commas, and the times as `from` and `to`."""
-    values: dict[str, Any] = dict(filter)
-    states, where = values.pop("states", ()), list(values.pop("where", ()))
+def _query(filter: Mapping[str, Any]) -> dict[str, Any]:
+    """A filter with the names of the API: several states or ids by commas, and the times as `from` and `to`."""
+    values = dict(filter)
+    names = {"states": "state", "statuses": "statuses", "job_ids": "job_id"}
+    joined = {theirs: ",".join(map(str, values.pop(ours, ()))) or None for ours, theirs in names.items()}
     times = {"from": values.pop("since", None), "to": values.pop("until", None)}
-    return {**values, **times, "state": ",".join(states) or None, "where": where or None}
-
-
-def _joined(ids: Sequence[int]) -> str | None:
-    return ",".join(map(str, ids)) or None
+    return {**joined, **times, **values, "where": list(values.get("where", ())) or None}
 
 
 def _quoted(name: str) -> str:

@@ -6,8 +6,24 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
-from duly.core.model import CatchUp, Overlap, State
+from duly.core.model import CatchUp, Overlap, State, Status
 from duly.core.results import DateField, ScheduleState
+
+
+class AgainOptions(TypedDict, total=False):
+    """The options of an item that is put once more."""
+
+    key: str | None
+    at: datetime | str | None
+    delay: float | timedelta | None
+
+
+class ItemOptions(AgainOptions, total=False):
+    """The options of an item; `Puttable.options` explains each. None counts as not given."""
+
+    rank: int | None
+    tries: int | None
+    max_lateness: float | timedelta | None
 
 
 class ActOptions(TypedDict, total=False):
@@ -33,6 +49,24 @@ class ItemFilter(ActOptions, total=False):
 
     user_id: str | None
     below: int | None  # only items with a smaller id
+
+
+class RowFilter(TypedDict, total=False):
+    """Which rows of jobs are meant."""
+
+    job_type: str | None
+    job_ids: Sequence[int]
+    since: datetime | None
+    until: datetime | None
+    user_id: str | None
+
+
+class ReprocessOptions(TypedDict, total=False):
+    """Which rows of a job are retried: these, or all with these statuses."""
+
+    item_ids: Sequence[int]
+    statuses: Sequence[Status]  # default: ERROR and NOT_FOUND
+    reset: bool  # also rows that were reprocessed as often as is allowed
 
 
 class UploadOptions(TypedDict, total=False):

@@ -15,34 +15,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Unpack
 from msgspec import convert
 from msgspec.structs import asdict
 
+from duly.core import shown
 from duly.core.errors import InputError
-from duly.core.shown import (
-    Chart,
-    ItemsFound,
-    JobItem,
-    JobRow,
-    KeyInfo,
-    NewKey,
-    QueueDepth,
-    ReviewTotals,
-    Row,
-    RowCounts,
-    ScheduleStory,
-    ShownAct,
-    ShownAuditLine,
-    ShownGroup,
-    ShownSchedule,
-    StateCounts,
-    User,
-)
 from duly.verbs import LOCAL, Principal
-from duly.verbs.acts import shown
+from duly.verbs.acts import shown as act_shown
 from duly.verbs.audit import line_shown
+from duly.verbs.timetable import rule_or_slots
 
 if TYPE_CHECKING:
-    from duly.core.filters import ActOptions
+    from duly.core import results
+    from duly.core.filters import ActOptions, ReprocessOptions
     from duly.core.model import Placed, Status
-    from duly.core.results import FilePreview, Kickoff, MendReport, ScanReport, ScheduleAction
     from duly.facade.app import Duly
     from duly.tasks.puttable import Options
     from duly.verbs import Verbs
@@ -108,24 +91,24 @@ class Local:
     def act_on(self, action: Any, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
         return self.verbs.items.act(self.who, action, ids, reason=reason, skip=skip)
 
-    def items(self, *, most: int | None = None, **filter: Any) -> Iterator[Row]:
+    def items(self, *, most: int | None = None, **filter: Any) -> Iterator[shown.Row]:
         return islice((row for page in self._pages(PAGE, filter) for row in page.rows), most)
 
-    def find_items(self, most: int, **filter: Any) -> ItemsFound:
-        rows: list[Row] = []
+    def find_items(self, most: int, **filter: Any) -> shown.ItemsFound:
+        rows: list[shown.Row] = []
         scanned = 0
         for page in self._pages(most, filter):
             rows += page.rows
             scanned += page.scanned
             if len(rows) >= most:
                 break
-        return ItemsFound(rows[:most], None, scanned, page.is_indexed)
+        return shown.ItemsFound(rows[:most], None, scanned, page.is_indexed)
 
-    def item_counts(self, **filter: Any) -> StateCounts:
+    def item_counts(self, **filter: Any) -> shown.StateCounts:
         fits, owner = _item_filter(filter)
         return self.verbs.listing.counts(self.who, fits, owner=owner)
 
-    def _pages(self, size: int, filter: Mapping[str, Any]) -> Iterator[ItemsFound]:
+    def _pages(self, size: int, filter: Mapping[str, Any]) -> Iterator[shown.ItemsFound]:
         fits, owner = _item_filter(filter)
         after = None
         while True:
@@ -141,10 +124,10 @@ class Local:
     cancel_job = verb(lambda verbs: verbs.jobs.cancel)
     remove_job = verb(lambda verbs: verbs.jobs.remove)
 
-    def scan(self, again: bool = False) -> ScanReport:
+    def scan(self, again: bool = False) -> results.ScanReport:
         return self.app.internals.intake.scanner.scan(self.who, again)
 
-    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> Kickoff:
+    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> results.Kickoff:
         return self.app.internals.kickoffs.run(self.who, job_id, seconds)
 
     def create_job(self, file: BinaryIO, name: str, **options: Any) -> int:
@@ -155,16 +138,18 @@ class Local:
                 writer.write(portion)
         return self.app.internals.intake.create(self.who, kept_by(writer), name, **_file_options(options)).id
 
-    def preview_job(self, file: BinaryIO, name: str, **options: Any) -> FilePreview:
+    def preview_job(self, file: BinaryIO, name: str, **options: Any) -> results.FilePreview:
         return self.app.internals.intake.preview(self.who, file, name, **_file_options(options))
 
     def jobs(
         self, *, job_type: str | None = None, user_id: str | None = None, most: int | None = None
-    ) -> Iterator[JobRow]:
+    ) -> Iterator[shown.JobRow]:
         page = partial(self.verbs.jobs.page, self.who, user_id, job_type)
         return _walk(most, lambda last, n: page(last.id if last else None, n))
 
-    def job_items(self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None) -> Iterator[JobItem]:
+    def job_items(
+        self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None
+    ) -> Iterator[shown.JobItem]:
         rows = self.verbs.job_rows
         if statuses:
             return _walk(most, lambda last, n: rows.page(self.who, job_id, statuses, _place(last), n))
@@ -172,25 +157,20 @@ class Local:
 
     def pending(
         self, *, statuses: Sequence[Status] = (), user_id: str | None = None, most: int | None = None, **filter: Any
-    ) -> Iterator[JobItem]:
+    ) -> Iterator[shown.JobItem]:
         page = partial(self.verbs.job_rows.pending, self.who, user_id, statuses or ("PENDING", "PROCESSING"), **filter)
         return _walk(most, lambda last, n: page(after=_place(last), most=n))
 
     job_counts = verb(lambda verbs: verbs.job_rows.counts_of)
 
-    def pending_counts(self, *, user_id: str | None = None, **filter: Any) -> RowCounts:
+    def pending_counts(self, *, user_id: str | None = None, **filter: Any) -> shown.RowCounts:
         return self.verbs.job_rows.counts(self.who, user_id, **filter)
 
-    def reprocess_job(
-        self,
-        job_id: int,
-        *,
-        item_ids: Sequence[int] = (),
-        statuses: Sequence[Status] = ("ERROR", "NOT_FOUND"),
-        reset: bool = False,
-    ) -> int:
-        ids = item_ids or None
-        return self.verbs.jobs.reprocess(self.who, job_id, ids=ids, statuses=statuses, is_reset=reset)
+    def reprocess_job(self, job_id: int, **options: Unpack[ReprocessOptions]) -> int:
+        given: dict[str, Any] = {"ids": options.get("item_ids") or None, "is_reset": options.get("reset", False)}
+        if "statuses" in options:
+            given["statuses"] = options["statuses"]
+        return self.verbs.jobs.reprocess(self.who, job_id, **given)
 
     def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         out.writelines(self.app.internals.exports.whole(self.who, job_id, format))
@@ -198,7 +178,7 @@ class Local:
     def export_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         out.writelines(self.app.internals.exports.rejects(self.who, job_id, format))
 
-    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> MendReport:
+    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> results.MendReport:
         from duly.intake.mending import mend
 
         return mend(self.app.internals.intake, self.who, job_id, file, name)
@@ -208,27 +188,27 @@ class Local:
     group = verb(lambda verbs: verbs.review.story)
     write_note = verb(lambda verbs: verbs.review.write_note)
     canary = verb(lambda verbs: verbs.review.canary)
-    retry_group = verb(lambda verbs: verbs.review.retry, shown)
-    discard_group = verb(lambda verbs: verbs.review.discard, shown)
-    act = verb(lambda verbs: verbs.acts.get, shown)
-    cancel_act = verb(lambda verbs: verbs.acts.cancel, shown)
+    retry_group = verb(lambda verbs: verbs.review.retry, act_shown)
+    discard_group = verb(lambda verbs: verbs.review.discard, act_shown)
+    act = verb(lambda verbs: verbs.acts.get, act_shown)
+    cancel_act = verb(lambda verbs: verbs.acts.cancel, act_shown)
 
-    def review_totals(self, user_id: str | None = None) -> ReviewTotals:
+    def review_totals(self, user_id: str | None = None) -> shown.ReviewTotals:
         return self.verbs.review.totals(self.who, user_id)
 
-    def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownGroup]:
+    def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownGroup]:
         page = partial(self.verbs.review.groups, self.who, user_id)
         return _walk(most, lambda last, n: page(n, (last.items, last.id) if last else None))
 
     def count(self, action: str, filter: ActOptions) -> int:
         return self.verbs.acts.count(self.who, _act_filter(filter)).items
 
-    def order(self, action: Any, filter: ActOptions, **options: Any) -> ShownAct:
-        return shown(self.verbs.acts.order(self.who, action, _act_filter(filter), **options))
+    def order(self, action: Any, filter: ActOptions, **options: Any) -> shown.ShownAct:
+        return act_shown(self.verbs.acts.order(self.who, action, _act_filter(filter), **options))
 
-    def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownAct]:
+    def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownAct]:
         page = partial(self.verbs.acts.page, self.who, user_id)
-        return map(shown, _walk(most, lambda last, n: page(last.id if last else None, n)))
+        return map(act_shown, _walk(most, lambda last, n: page(last.id if last else None, n)))
 
     # -- schedules
 
@@ -236,25 +216,25 @@ class Local:
 
     def schedule(
         self, task: str, rule: str, key: str, args: Mapping[str, Any] | None = None, **options: Any
-    ) -> ShownSchedule:
+    ) -> shown.ShownSchedule:
         schedules = self.verbs.schedules
-        made = schedules.create(self.who, task, _rule(rule), args or {}, key=key, **_given(options))
+        made = schedules.create(self.who, task, rule_or_slots(rule), args or {}, key=key, **_given(options))
         return schedules.shown(made)
 
-    def schedules(self, *, after: int = 0, most: int | None = None, **filter: Any) -> Iterator[ShownSchedule]:
+    def schedules(self, *, after: int = 0, most: int | None = None, **filter: Any) -> Iterator[shown.ShownSchedule]:
         schedules = self.verbs.schedules
         found = _walk(most, lambda last, n: schedules.page(**filter, after=last.id if last else after, most=n))
         return map(schedules.shown, found)
 
-    def schedule_story(self, schedule_id: int, ahead: int = 5) -> ScheduleStory:
+    def schedule_story(self, schedule_id: int, ahead: int = 5) -> shown.ScheduleStory:
         schedules = self.verbs.schedules
         return schedules.story(schedules.reached(self.who, schedule_id), ahead)
 
-    def change_schedule(self, schedule_id: int, **fields: Any) -> ShownSchedule:
+    def change_schedule(self, schedule_id: int, **fields: Any) -> shown.ShownSchedule:
         schedules = self.verbs.schedules
         return schedules.shown(schedules.change(self.who, schedule_id, **_given(fields)))
 
-    def act_on_schedules(self, action: ScheduleAction, *ids: int, skip: bool = False) -> list[int]:
+    def act_on_schedules(self, action: results.ScheduleAction, *ids: int, skip: bool = False) -> list[int]:
         return self.verbs.schedules.act(self.who, action, ids, skip=skip)
 
     def reactivate_all(self, *, task: str | None = None, cause: str | None = None, run: bool = False) -> int:
@@ -270,22 +250,22 @@ class Local:
     create_user = verb(lambda verbs: verbs.users.create)
     revoke_key = verb(lambda verbs: verbs.users.revoke_key)
 
-    def users(self) -> Iterator[User]:
+    def users(self) -> Iterator[shown.User]:
         return _walk(None, lambda last, n: self.verbs.users.page(self.who, last.id if last else "", n))
 
-    def change_user(self, user_id: str, *, disabled: bool | None = None, **fields: Any) -> User:
+    def change_user(self, user_id: str, *, disabled: bool | None = None, **fields: Any) -> shown.User:
         return self.verbs.users.change(self.who, user_id, is_disabled=disabled, **fields)
 
-    def keys(self, user_id: str | None = None) -> Iterator[KeyInfo]:
+    def keys(self, user_id: str | None = None) -> Iterator[shown.KeyInfo]:
         return _walk(None, lambda last, n: self.verbs.users.keys(self.who, user_id, last.id if last else "", n))
 
     def make_key(
         self, name: str, *, user_id: str | None = None, scopes: Sequence[str] = ("read", "write"), **options: Any
-    ) -> NewKey:
+    ) -> shown.NewKey:
         if user_id is None:
             raise InputError("user_id", "is required: the local admin needs no key")
         made, secret = self.verbs.users.make_key(self.who, user_id, name, tuple(scopes), **options)
-        return NewKey(**asdict(made), secret=secret)
+        return shown.NewKey(**asdict(made), secret=secret)
 
     # -- queues, limits and what happens
 
@@ -300,13 +280,13 @@ class Local:
     silence = read(lambda read: read.silence)
     now = verb(lambda verbs: verbs.now.look)
 
-    def queues(self) -> list[QueueDepth]:
-        return convert(self.app.read.queues(), list[QueueDepth])
+    def queues(self) -> list[shown.QueueDepth]:
+        return convert(self.app.read.queues(), list[shown.QueueDepth])
 
-    def history(self, *, job: int | None = None, **options: Any) -> Chart:
+    def history(self, *, job: int | None = None, **options: Any) -> shown.Chart:
         return self.verbs.history.look(self.who, job_id=job, **options)
 
-    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[ShownAuditLine]:
+    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.ShownAuditLine]:
         page = partial(self.verbs.audit.page, subject)
         return map(line_shown, _walk(most, lambda last, n: page(last.id if last else None, n)))
 
@@ -337,7 +317,7 @@ def _item_filter(filter: Mapping[str, Any]) -> tuple[Filter, str | None]:
     return Filter(**given, states=tuple(states), where=tuple(where)), owner
 
 
-def _place(last: JobItem | None) -> tuple[datetime, int]:
+def _place(last: shown.JobItem | None) -> tuple[datetime, int]:
     from duly.verbs.job_rows import START
 
     return (last.changed_at, last.id) if last else START
@@ -353,14 +333,3 @@ def _file_options(values: dict[str, Any]) -> dict[str, Any]:
     from duly.intake.intake import FileOptions
 
     return {"job_type": values.pop("job_type", "csv"), "file_options": convert(values, FileOptions)}
-
-
-def _rule(text: str) -> Any:
-    """A rule, or a seat in the task's ring: `slots 24`."""
-    from duly.core.policy.recur import Slots
-
-    word, _, number = text.partition(" ")
-    try:
-        return Slots(int(number)) if word == "slots" and number.isdecimal() else text
-    except ValueError as error:
-        raise InputError("rule", str(error)) from None

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from duly.core.clock import Clock
 from duly.core.errors import InputError
+from duly.core.filters import ItemOptions
 from duly.core.model import CatchUp, NewItem, NewSchedule, Overlap, Placed
 from duly.core.policy.recur import Rule, Slots
 
@@ -28,15 +29,9 @@ R = TypeVar("R")
 ItemRow = Mapping[str, Any] | NewItem
 
 
-class Options(TypedDict, total=False):
-    """The options of an item; `Puttable.options` explains each. None counts as not given."""
+class Options(ItemOptions, total=False):
+    """The options of an item, and the caller's own connection to put it with."""
 
-    at: datetime | str | None
-    delay: float | timedelta | None
-    key: str | None
-    rank: int | None
-    tries: int | None
-    max_lateness: float | timedelta | None
     connection: Any
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duly.core.model import Change, Item, Share
 from duly.core.policy.lateness import Holds, lateness
@@ -19,14 +19,10 @@ from duly.core.policy.retry import windows_of
 from duly.core.settings import Settings
 from duly.core.shown import Measured
 from duly.tasks.task import Task
-from duly.telemetry.depths import families_of, family_of
-from duly.telemetry.families import Histogram, counter
+from duly.telemetry.families import CounterDeltas, Metrics, counter
 from duly.telemetry.job_counts import JobCounts
+from duly.telemetry.levels import families_of, family_of
 from duly.telemetry.logs import iso
-from duly.telemetry.since import CounterDeltas
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 log = logging.getLogger("duly.item")
 
@@ -49,24 +45,28 @@ def _has_words(error: BaseException | None) -> bool:
     return error is not None
 
 
-class Counts:
+class Counts(Metrics):
     """Counts of claims, attempts and their ends, by task. As names have no end, a metric shows a bounded number."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
+        super().__init__()
         self._tasks = tasks  # the app's own mapping, in which tasks may be added later
         self._settings = settings
-        self._claimed: Counter[str] = Counter()
-        self._claims: Counter[str] = Counter()
-        self._ended: Counter[tuple[str, str]] = Counter()
-        self._finished: Counter[tuple[str, str]] = Counter()
-        self._retried: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
-        self._limited: Counter[str] = Counter()
-        self._late: Counter[str] = Counter()
-        self._steps = Histogram(DURATION)
+        self._claims = self.counter("duly_claims", "Claims by how much of what was asked they got.", "result")
+        self._claimed = self.counter("duly_claimed_items", "Items started (processing rate).", "task")
+        self._ended = self.counter("duly_attempts", "Ended attempts by outcome.", "task", "outcome")
+        self._finished = self.counter("duly_finished_items", "Items that came to an end.", "task", "state")
+        self._retried = self.counter("duly_retries", "Retries scheduled (retry rate).", "task")
+        self._refused = self.counter("duly_refused_results", "Late results of stale attempts.", "task")
+        self._limited = self.counter("duly_limited_claims", "Claims that a limit had no room for.", "queue")
+        contended = "Claims that found the due work taken already."
+        self.add(lambda: counter("duly_contended_claims", contended, [], Counter({(): self._claims["empty"]})))
+        doc = "How long after its due time an item was started."
+        self._lateness = self.histogram("duly_lateness_seconds", doc, LATENESS)
+        self._duration = self.histogram("duly_run_seconds", "How long handlers ran.", DURATION)
+        self._late = self.counter("duly_late_items", "Items started later than alert_late_seconds.", "task")
+        self._steps = self.histogram("duly_step_seconds", "How long claims and settles took.", DURATION, "step")
         self._told: dict[str, float] = {"clock": time.monotonic()}
-        self._lateness = Histogram(LATENESS)
-        self._duration = Histogram(DURATION)
         # Exceptions of tries that are not settled yet, by item and fence.
         self._caught: dict[tuple[int, int], BaseException] = {}
         self._held_until: Callable[[Source], datetime | None] = lambda _: None
@@ -224,19 +224,3 @@ class Counts:
     def _label(self, task: str) -> str:
         known = self._tasks.get(task)
         return str(known.label).capitalize() if known and known.is_labelled else task
-
-    def families(self) -> Iterable[Metric]:
-        """All counts as metric families."""
-        yield counter("duly_claims", "Claims by how much of what was asked they got.", ["result"], self._claims)
-        yield counter("duly_claimed_items", "Items started (processing rate).", ["task"], self._claimed)
-        yield counter("duly_attempts", "Ended attempts by outcome.", ["task", "outcome"], self._ended)
-        yield counter("duly_finished_items", "Items that came to an end.", ["task", "state"], self._finished)
-        yield counter("duly_retries", "Retries scheduled (retry rate).", ["task"], self._retried)
-        yield counter("duly_refused_results", "Late results of stale attempts.", ["task"], self._refused)
-        yield counter("duly_limited_claims", "Claims that a limit had no room for.", ["queue"], self._limited)
-        contended = Counter({(): self._claims["empty"]})
-        yield counter("duly_contended_claims", "Claims that found the due work taken already.", [], contended)
-        yield self._lateness.family("duly_lateness_seconds", "How long after its due time an item was started.")
-        yield self._duration.family("duly_run_seconds", "How long handlers ran.")
-        yield counter("duly_late_items", "Items started later than alert_late_seconds.", ["task"], self._late)
-        yield self._steps.family("duly_step_seconds", "How long claims and settles took.", "step")

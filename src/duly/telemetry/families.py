@@ -1,19 +1,47 @@
-"""Makes metric families of numbers, as a scrape is answered; each shows a bounded number of names.
+"""Counters and histograms, and the metric families that a scrape makes of them; each shows a bounded number of names.
 
 prometheus_client is imported at the first scrape, so that a program that only puts items starts without it.
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duly.telemetry.depths import NAMES, OTHERS
+from duly.core.shown import Measured
 
 if TYPE_CHECKING:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+NAMES = 200  # how many names a metric shows at most
+OTHERS = "others"
+
+
+class Metrics:
+    """The metrics of a part of the process. Each is declared once, and shown in this order."""
+
+    def __init__(self) -> None:
+        self._shown: list[Callable[[], Metric]] = []
+
+    def counter(self, name: str, doc: str, *labels: str) -> Counter[Any]:
+        counts: Counter[Any] = Counter()
+        self.add(lambda: counter(name, doc, labels, counts))
+        return counts
+
+    def histogram(self, name: str, doc: str, bounds: tuple[float, ...], label: str = "task") -> Histogram:
+        made = Histogram(bounds)
+        self.add(lambda: made.family(name, doc, label))
+        return made
+
+    def add(self, family: Callable[[], Metric]) -> None:
+        """Show what this function makes at a scrape."""
+        self._shown.append(family)
+
+    def families(self) -> Iterable[Metric]:
+        return (family() for family in self._shown)
 
 
 class Histogram:
@@ -41,7 +69,7 @@ class Histogram:
         mosts, self.mosts = self.mosts, defaultdict(float)
         return mosts
 
-    def family(self, metric: str, doc: str, label: str = "task") -> HistogramMetricFamily:
+    def family(self, metric: str, doc: str, label: str) -> HistogramMetricFamily:
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(metric, doc, labels=[label])
@@ -62,7 +90,30 @@ class Histogram:
         return family
 
 
-def counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> CounterMetricFamily:
+class CounterDeltas:
+    """What was added to counters since the last read. Counters only grow, and reading must not disturb the counting."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], tuple[int, float]] = {}
+        self._lock = threading.Lock()  # two workers of one process may look at the same time
+
+    def __call__(
+        self, totals: Mapping[str, Mapping[str, tuple[int, float]]], mosts: Mapping[str, Mapping[str, float]]
+    ) -> list[Measured]:
+        """What these totals (by measure and task: how many, and their sum) have more than at the last look."""
+        found = []
+        with self._lock:
+            for measure, by_task in totals.items():
+                for task, (n, total) in by_task.items():
+                    known, sum_before = self._before.get((task, measure), (0, 0.0))
+                    if n > known:
+                        self._before[task, measure] = (n, total)
+                        most = mosts.get(measure, {}).get(task, 0.0)
+                        found.append(Measured("task", task, measure, n - known, total - sum_before, most))
+        return found
+
+
+def counter(name: str, doc: str, labels: Sequence[str], counts: Counter[Any]) -> CounterMetricFamily:
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(name, doc, labels=labels)

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from duly.core.model import Change
 from duly.core.shown import Measure
 from duly.store.waits import WAITS
-from duly.telemetry.families import Histogram, counter, gauge
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+from duly.telemetry.families import Metrics, counter, gauge
 
 INGEST = (0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
 PAGE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+JOBS = 1_000  # how many jobs are counted one by one between two looks
 
 
-# How many jobs are counted one by one between two looks.
-JOBS = 1_000
-
-
-class JobCounts:
+class JobCounts(Metrics):
     def __init__(self) -> None:
+        super().__init__()
         self._lately: Counter[tuple[int, str]] = Counter()
-        self._ended: Counter[tuple[str, str]] = Counter()
-        self._read: Counter[str] = Counter()
-        self._bad: Counter[str] = Counter()
-        self._reading = Histogram(INGEST)
+        self._ended = self.counter("duly_job_rows", "Rows of jobs that ended, by how.", "task", "status")
+        doc = "How long reading a file took, by type of job."
+        self._reading = self.histogram("duly_ingest_seconds", doc, INGEST, "type")
+        self._read = self.counter("duly_ingested_rows", "Rows that were read from files.", "type")
+        self._bad = self.counter("duly_unreadable_rows", "Those of them that are bad.", "type")
         self._writing: dict[str, float] = {}
-        self._pages = Histogram(PAGE)
-        self._slow: Counter[str] = Counter()
+        write = "Average time of a write of rows, lately."
+        self.add(lambda: gauge("duly_ingest_write_seconds", write, ["type"], self._writing))
+        self._pages = self.histogram("duly_page_seconds", "How long looking up a page of rows took.", PAGE, "list")
+        self._slow = self.counter("duly_slow_pages", "Pages of rows that took longer than 250 ms.", "list")
+        waits = "Times that a database connection had to be waited for."
+        self.add(lambda: counter("duly_pool_waits", waits, [], Counter({(): WAITS.count})))
+        seconds = "Seconds that this took in all."
+        self.add(lambda: counter("duly_pool_wait_seconds", seconds, [], Counter({(): WAITS.seconds})))
 
     def settled(self, changes: Sequence[Change]) -> None:
         """Count the rows of jobs among these changes that have ended by them."""
@@ -60,16 +61,3 @@ class JobCounts:
                 self._pages.observe_all([(name, value)])
             case "slow page":
                 self._slow[name] += 1
-
-    def families(self) -> Iterable[Metric]:
-        yield counter("duly_job_rows", "Rows of jobs that ended, by how.", ["task", "status"], self._ended)
-        yield self._reading.family("duly_ingest_seconds", "How long reading a file took, by type of job.", "type")
-        yield counter("duly_ingested_rows", "Rows that were read from files.", ["type"], self._read)
-        yield counter("duly_unreadable_rows", "Those of them that are bad.", ["type"], self._bad)
-        yield gauge("duly_ingest_write_seconds", "Average time of a write of rows, lately.", ["type"], self._writing)
-        yield self._pages.family("duly_page_seconds", "How long looking up a page of rows took.", "list")
-        yield counter("duly_slow_pages", "Pages of rows that took longer than 250 ms.", ["list"], self._slow)
-        waits = Counter({(): WAITS.count})
-        yield counter("duly_pool_waits", "Times that a database connection had to be waited for.", [], waits)
-        seconds = Counter({(): WAITS.seconds})
-        yield counter("duly_pool_wait_seconds", "Seconds that this took in all.", [], seconds)

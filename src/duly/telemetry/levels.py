@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,7 @@ from duly.core.errors import DulyError
 from duly.core.patience import Patient, Thrifty
 from duly.core.shown import Depth, Signs
 from duly.tasks.task import Task
-from duly.telemetry.depths import families_of, labels
-from duly.telemetry.families import gauge
+from duly.telemetry.families import NAMES, OTHERS, gauge
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -23,6 +23,8 @@ PATIENCE = 5.0
 DEPTHS_PATIENCE = 2.0
 # Seconds for which the number of pending rows is cached.
 PENDING_FOR = 45.0
+
+_OF_A_JOB = re.compile(r"/job-\d+$")
 
 
 class DatabaseMetrics:
@@ -94,3 +96,27 @@ class DatabaseMetrics:
         yield gauge("duly_queue_oldest_due_seconds", "Age of the oldest due item.", ["queue"], ages)
         paused = {name: len(queues) for name, queues in closed.items()}
         yield gauge("duly_queue_paused", "1 when the queue is paused; of several, how many are.", ["queue"], paused)
+
+
+def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:
+    """The name under which each queue is shown. Queues of tasks and the largest ones have their own.
+
+    Queues of a family (`family/…`, one for each value of an argument) have the family's name; the rest are `others`.
+    """
+    sizes: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for depth in depths:
+        name = names.setdefault(depth.queue, family_of(depth.queue, families))
+        sizes[name] += depth.items
+    own = set(sorted(sizes, key=lambda name: (name not in known, -sizes[name], name))[:NAMES])
+    return {queue: name if name in own else OTHERS for queue, name in names.items()}
+
+
+def family_of(queue: str, families: Collection[str]) -> str:
+    of_task = _OF_A_JOB.sub("", queue)  # rows of a job wait in a queue of its own below that of its task
+    return next((family for family in families if of_task.startswith(f"{family}/")), of_task)
+
+
+def families_of(tasks: Mapping[str, Task[..., Any]]) -> set[str]:
+    """The queues that have one below them for each value of an argument."""
+    return {task.queue for task in list(tasks.values()) if any(limit.by for limit in task.limits)}

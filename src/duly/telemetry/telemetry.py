@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from duly.core.model import Item
+from duly.core.model import Ask, Change, Grant, Item, Share
 from duly.core.settings import Settings
 from duly.core.shown import Depth, Signs
 from duly.store.contract import Store
@@ -18,7 +19,6 @@ from duly.telemetry import spans
 from duly.telemetry.counts import Counts, log
 from duly.telemetry.families import gauge
 from duly.telemetry.levels import DatabaseMetrics
-from duly.telemetry.observed import Observed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -92,3 +92,39 @@ class Telemetry(Counts):
         yield from self.jobs.families()
         yield from self._pace_families()
         yield from self._database.families()
+
+
+class Observed:
+    """A store that counts its claims and settles; all other calls go straight to the store inside."""
+
+    def __init__(self, store: Store, counts: Counts) -> None:
+        self._store = store
+        self._counts = counts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
+        begun = time.monotonic()
+        items = self._store.claim(shares, worker, now, lease)
+        self._counts.took("claim", time.monotonic() - begun)
+        self._counts.claimed(shares, items)
+        return items
+
+    def claim_metered(self, asks: Sequence[Ask], *more: Any) -> list[Grant]:
+        begun = time.monotonic()
+        grants = self._store.claim_metered(asks, *more)
+        self._counts.took("claim", time.monotonic() - begun)
+        for ask, grant in zip(asks, grants, strict=True):
+            if grant.items:
+                self._counts.claimed([ask.share], grant.items)
+            elif grant.is_refused:
+                self._counts.limited(ask.share)
+        return grants
+
+    def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
+        begun = time.monotonic()
+        refused = self._store.settle(changes, closed, connection)
+        self._counts.took("settle", time.monotonic() - begun)
+        self._counts.settled(changes, refused)
+        return refused

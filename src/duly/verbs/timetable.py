@@ -16,7 +16,7 @@ from duly.core.clock import EPOCH
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.filters import ScheduleFilter
 from duly.core.model import Schedule
-from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
+from duly.core.policy.recur import Rule, Slot, Slots, clock_notes, parse, preview, zone_named
 from duly.core.results import ScheduleState, SlotLoad
 from duly.core.shown import AuditLine, ClockNote, Occurrence, ScheduleStory, ShownSchedule
 from duly.verbs.audit import line_shown
@@ -279,6 +279,17 @@ def checked_rule(rule: Any) -> Rule:
         raise InputError("rule", f'must be a rule such as Daily("09:00"), or its text, got {rule!r:.80}')
     found: Rule = rule
     return found
+
+
+def rule_or_slots(text: str) -> str | Slots:
+    """A rule as people write it: its text, or `slots 24` for a slot in the ring of the task."""
+    word, _, number = text.partition(" ")
+    if word != "slots" or not number.isdecimal() or len(number) > 6:
+        return text
+    try:
+        return Slots(int(number))
+    except ValueError as error:
+        raise InputError("rule", str(error)) from None
 
 
 def checked_zone(name: Any) -> ZoneInfo:

@@ -15,11 +15,11 @@ from duly.core import codec
 from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.model import CatchUp, Overlap, Schedule
-from duly.core.policy.recur import Slots, parse, zone_named
+from duly.core.policy.recur import parse, zone_named
 from duly.core.results import RulePreview, ScheduleAction, SlotLoad
 from duly.core.shown import ScheduleStory, ShownSchedule
 from duly.verbs.schedules import OPTIONS
-from duly.verbs.timetable import Move
+from duly.verbs.timetable import Move, rule_or_slots
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, masked, open_task, unmasked
 from duly.web.routing import Router, Transaction
@@ -110,8 +110,9 @@ class PreviewIn(Model):
 def create_schedule(new: ScheduleIn, app: App, principal: Writer, connection: Transaction) -> ShownSchedule:
     """Create a schedule. If you have one with this task and key already, it is changed to this."""
     options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
+    task, rule = open_task(app, new.task), rule_or_slots(new.rule)
     made = app.internals.verbs.schedules.create(
-        principal, open_task(app, new.task), _rule(new.rule), new.args, key=new.key, connection=connection, **options
+        principal, task, rule, new.args, key=new.key, connection=connection, **options
     )
     return shown(app, made)
 
@@ -241,17 +242,6 @@ def preview_rebalance(
 ) -> list[Move]:
     """The schedules that would have to move to make all slots even. Nothing is moved."""
     return app.internals.verbs.schedules.rebalance(ring)[:most]
-
-
-def _rule(text: str) -> Any:
-    """A rule, or `slots 24`: a slot in the ring of the task."""
-    word, _, number = text.partition(" ")
-    if word != "slots" or not number.isdecimal() or len(number) > 6:
-        return text
-    try:
-        return Slots(int(number))
-    except ValueError as error:
-        raise InputError("rule", str(error)) from None
 
 
 def shown(app: Duly, schedule: Schedule) -> ShownSchedule:
