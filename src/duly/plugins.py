@@ -193,6 +193,11 @@ def plugins() -> dict[str, Plugin[Any, Any]]:
     return known
 
 
+def simulations() -> dict[str, Simulated[Any]]:
+    """How the installed apps that can be simulated are."""
+    return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
+
+
 def chosen(names: str) -> list[Plugin[Any, Any]]:
     """The plug-ins that the setting `apps` means: those that it names; if none, those that are on by default."""
     known = plugins()

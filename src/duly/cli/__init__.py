@@ -19,9 +19,8 @@ from duly.cli.put import put
 from duly.cli.queues import limits, queues
 from duly.cli.reports import alerts, alive, audit, history, late, now, stuck
 from duly.cli.review import acts, review
-from duly.cli.run import up, worker
+from duly.cli.run import serve, up, worker
 from duly.cli.schedules import schedules, slots
-from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
 from duly.core.errors import BrokenApp, ConfigError, DulyError, InputError, KeyConflict

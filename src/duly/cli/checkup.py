@@ -10,7 +10,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -51,7 +51,7 @@ def examine() -> Iterator[Finding]:
     """All findings about the installation that the settings describe."""
     yield _versions()
     try:
-        with aliased(_chosen(load())):
+        with aliased(_found(lambda: chosen(load().apps))):
             settings = load()
             found = [*_settings(settings)]
     except ConfigError as error:
@@ -144,7 +144,7 @@ def _versions() -> Finding:
 def _settings(settings: Settings) -> Iterator[Finding]:
     """Where values come from that are not defaults, and which settings of apps are wrong."""
     shown, where = settings.shown(), sources()
-    for plugin in _plugins():
+    for plugin in _found(lambda: plugins().values()):
         try:
             shown |= section(plugin.settings).shown()
             where |= sources(kind=plugin.settings)
@@ -190,7 +190,8 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
 def _app_tables(store: Store, settings: Settings) -> Finding:
     """Whether the tables of the chosen apps are there. One that was named in DULY_APPS does not start without them."""
     try:
-        wanted = {each.name: each.migrations for each in _chosen(settings) if each.migrations}
+        apps = _found(lambda: chosen(settings.apps))
+        wanted = {each.name: each.migrations for each in apps if each.migrations}
         have = versions(store, wanted)
         need = {app: len(migrations(dialect_of(store), folder, app)) for app, folder in wanted.items()}
     except ConfigError as error:
@@ -352,18 +353,10 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
             yield from plugin.checks(section(plugin.settings), waiting)
 
 
-def _chosen(settings: Settings) -> list[Plugin[Any, Any]]:
-    """The apps that would run here; none if they cannot be found, about which there is another finding."""
+def _found(find: Callable[[], Iterable[Plugin[Any, Any]]]) -> list[Plugin[Any, Any]]:
+    """These apps; none if they cannot be loaded, about which there is another finding."""
     try:
-        return chosen(settings.apps)
-    except ConfigError:
-        return []
-
-
-def _plugins() -> list[Plugin[Any, Any]]:
-    """The plug-ins that can be loaded; there is another finding about those that cannot."""
-    try:
-        return [*plugins().values()]
+        return [*find()]
     except ConfigError:
         return []
 

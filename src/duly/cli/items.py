@@ -6,7 +6,7 @@ An app is needed only to check changed arguments.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -153,34 +153,24 @@ def retry(session: Session, ids: tuple[int, ...], **given: Any) -> None:
     _print_each(session, ids, lambda row: f"due {session.full(row.due_at)}", " will be retried")
 
 
-def _ending(act: Literal["cancel", "discard"], done: str, short_help: str, doc: str, kept: str) -> click.Command:
-    """A command that ends items, for a reason."""
-
-    @click.command(name=act, short_help=short_help, help=doc)
-    @ids
-    @click.option("--reason", default="", help=kept)
-    @printing
-    def end(session: Session, ids: tuple[int, ...], reason: str) -> None:
-        (session.api.cancel if act == "cancel" else session.api.discard)(*ids, reason=reason)
-        _print_each(session, ids, lambda row: row.state, f": {done}")
-
-    return end
+@click.command(short_help="Cancel waiting and running items.")
+@ids
+@click.option("--reason", default="", help="Kept with the item.")
+@printing
+def cancel(session: Session, ids: tuple[int, ...], reason: str) -> None:
+    """Cancel waiting and running items: all of them or none. A running handler is stopped within a second."""
+    session.api.cancel(*ids, reason=reason)
+    _print_each(session, ids, lambda row: row.state, ": cancelled")
 
 
-cancel = _ending(
-    "cancel",
-    "cancelled",
-    "Cancel waiting and running items.",
-    "Cancel waiting and running items: all of them or none. A running handler is stopped within a second.",
-    "Kept with the item.",
-)
-discard = _ending(
-    "discard",
-    "discarded",
-    "Take failed items out of review for good.",
-    "Take failed items out of review for good: all of them or none.",
-    "Kept in the audit log.",
-)
+@click.command(short_help="Take failed items out of review for good.")
+@ids
+@click.option("--reason", default="", help="Kept in the audit log.")
+@printing
+def discard(session: Session, ids: tuple[int, ...], reason: str) -> None:
+    """Take failed items out of review for good: all of them or none."""
+    session.api.discard(*ids, reason=reason)
+    _print_each(session, ids, lambda row: row.state, ": discarded")
 
 
 def _print_each(session: Session, ids: tuple[int, ...], text: Callable[[Row], str], unseen: str) -> None:

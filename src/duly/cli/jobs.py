@@ -92,16 +92,10 @@ def preview_job(session: Session, path: Path, **file_options: Unpack[UploadOptio
     """Show what a job would make of the first rows of FILE. Nothing is kept."""
     with path.open("rb") as file:
         seen = session.api.preview_job(file, path.name, **file_options)
-    if session.as_json:
-        words.print_json(seen)
-        return
-    for field, column in seen.mapping.items():
-        click.echo(f"{field} is the column {column!r}")
-    if seen.unused:
-        click.echo(f"not used: {', '.join(seen.unused)}")
-    for row in seen.rows:
-        click.echo(f"line {row.line}: {'; '.join(row.problems) or 'is fine'}")
-    click.echo(f"{seen.refused} of the first {len(seen.rows)} rows would be rejected")
+    lines = [f"{field} is the column {column!r}" for field, column in seen.mapping.items()]
+    lines += [f"not used: {', '.join(seen.unused)}"] if seen.unused else []
+    lines += [f"line {row.line}: {'; '.join(row.problems) or 'is fine'}" for row in seen.rows]
+    session.print_one(seen, [*lines, f"{seen.refused} of the first {len(seen.rows)} rows would be rejected"])
 
 
 @jobs.command(name="items")
@@ -241,7 +235,7 @@ def mend_job(session: Session, job_id: int, path: Path) -> None:
     with path.open("rb") as file:
         mended = session.api.mend_job(job_id, file, path.name)
     text = f"{mended.mended} of {mended.rows} rows will be retried, {mended.refused} are rejected"
-    session.print_one(mended, "\n".join([text, *(f"line {each.line}: {each.reason}" for each in mended.refusals)]))
+    session.print_one(mended, [text, *(f"line {each.line}: {each.reason}" for each in mended.refusals)])
     if mended.refused:
         sys.exit(1)
 
@@ -252,19 +246,13 @@ def mend_job(session: Session, job_id: int, path: Path) -> None:
 def scan_sources(session: Session, again: bool) -> None:
     """Create a job of every new file in the inbox and the allowed sources."""
     found = session.api.scan(again)
-    if session.as_json:
-        words.print_json(found)
-        return
-    for each in found.taken:
-        click.echo(f"{each.source}: job {each.job_id}")
-    for each in (*found.passed, *found.refusals):
-        click.echo(f"{each.source}: {each.reason}")
-    click.echo(
+    lines = [f"{each.source}: job {each.job_id}" for each in found.taken]
+    lines += [f"{each.source}: {each.reason}" for each in (*found.passed, *found.refusals)]
+    lines.append(
         f"{found.found} files found, {found.took} taken, {found.passed_over} passed over, "
         f"{found.refused} rejected, {found.left} left for a worker"
     )
-    if found.held:
-        click.echo(found.held)
+    session.print_one(found, [*lines, found.held] if found.held else lines)
 
 
 @jobs.command(name="diff")
@@ -318,7 +306,7 @@ def _print_job(session: Session, job: JobRow) -> None:
         lines.append(f"{job.duplicate_items} rows are duplicates of earlier ones")
     if job.last_error:
         lines.append(job.last_error)
-    session.print_one(job, "\n".join(lines))
+    session.print_one(job, lines)
 
 
 def _print_items(session: Session, found: Sequence[JobItem]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -194,36 +194,17 @@ def app_spec(spec: str | None) -> str:
     return spec
 
 
-@contextmanager
-def opened(makes: bool = False) -> Iterator[Duly]:
-    """An app without tasks on the database that the settings name, for looking after items.
+def opened(makes: bool = False) -> Duly:
+    """An app without tasks on the database that the settings name, for looking after items. The caller closes it.
 
     Only a command that `makes` a database may find none: the others say so and leave no empty file behind.
     """
     from duly import Duly
+    from duly.cli.checkup import knock, missing_file
     from duly.config import sources
 
     quiet()
-    patience = None if "store_timeout_seconds" in sources() else PATIENCE
-    app = Duly(store_timeout_seconds=patience)
-    _refuse_absent(app, makes)
-    try:
-        yield app
-    finally:
-        app.close()
-
-
-def quiet() -> None:
-    """Silence what a driver logs about a database that is away, because our own error says it already."""
-    import logging
-
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())
-    logging.getLogger("psycopg").propagate = False
-
-
-def _refuse_absent(app: Duly, makes: bool) -> None:
-    from duly.cli.checkup import knock, missing_file
-
+    app = Duly(store_timeout_seconds=None if "store_timeout_seconds" in sources() else PATIENCE)
     url = app.settings.database_url
     if url.startswith("postgres"):
         knock(url)
@@ -232,6 +213,15 @@ def _refuse_absent(app: Duly, makes: bool) -> None:
             f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` makes it, "
             "--database-url or DULY_DATABASE_URL names another"
         )
+    return app
+
+
+def quiet() -> None:
+    """Silence what a driver logs about a database that is away, because our own error says it already."""
+    import logging
+
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
+    logging.getLogger("psycopg").propagate = False
 
 
 def moment(text: str | None, field: str) -> datetime | None:

@@ -44,7 +44,7 @@ def show_group(session: Session, group_id: str) -> None:
     lines = [f"{group.items} items of {group.task}, such as {group.sample}"]
     lines += [group.error] if group.error else []
     lines += [f"{session.short(note.at)} {note.author}: {note.text}" for note in group.notes]
-    session.print_one(group, "\n".join(lines))
+    session.print_one(group, lines)
 
 
 @review.command(name="note")

@@ -94,21 +94,18 @@ def add_schedule(
 def show_schedule(session: Session, schedule_id: int, n: int) -> None:
     """Show one schedule: its rule in words, its next times, its last items and its last lines of the audit log."""
     found = session.api.schedule_story(schedule_id, n)
-    if session.as_json:
-        words.print_json(found)
-        return
-    for name in ("id", "task", "key", "state", "describe", "rule", "zone", "catch_up", "overlap", "args"):
-        click.echo(f"{name:10} {getattr(found, name)}")
+    names = ("id", "task", "key", "state", "describe", "rule", "zone", "catch_up", "overlap", "args")
     problem = f": {words.cut(found.last_error, 60)}" if found.failures else ""
-    click.echo(f"failures   {found.failures} in a row{problem}")
-    for time in found.next:
-        click.echo(f"next       {session.full(time)}")
-    for note in found.notes:
-        click.echo(f"clocks     {session.full(note.at)}: {note.note}")
-    for item in found.items:
-        click.echo(f"item       {item.id} {session.short(item.planned_at)} {item.state} {item.outcome or ''}")
-    for line in found.audit:
-        click.echo(f"audit      {session.short(line.at)} {line.actor} {line.action}")
+    lines = [f"{name:10} {getattr(found, name)}" for name in names]
+    lines += [f"failures   {found.failures} in a row{problem}"]
+    lines += [f"next       {session.full(time)}" for time in found.next]
+    lines += [f"clocks     {session.full(note.at)}: {note.note}" for note in found.notes]
+    lines += [
+        f"item       {each.id} {session.short(each.planned_at)} {each.state} {each.outcome or ''}"
+        for each in found.items
+    ]
+    lines += [f"audit      {session.short(line.at)} {line.actor} {line.action}" for line in found.audit]
+    session.print_one(found, lines)
 
 
 @schedules.command(name="preview")
@@ -118,25 +115,17 @@ def show_schedule(session: Session, schedule_id: int, n: int) -> None:
 @options.as_json
 def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     """Say what a rule means, in words and in its next times. Needs no database."""
-    from duly.core.policy.recur import clock_notes, parse, preview, zone_named
+    from duly.verbs.timetable import checked_zone, rule_preview
 
-    try:
-        read, place = parse(rule), zone_named(zone)
-    except ValueError as error:
-        field = "zone" if str(error).startswith("zone:") else "rule"
-        raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
-    now = datetime.now(UTC)
-    ahead = preview(read, now, place, n)
-    notes = clock_notes(read, now, ahead, place)
+    found, place = rule_preview(rule, zone, datetime.now(UTC), n), checked_zone(zone)
     if as_json:
-        shown = [{"at": at, "note": note} for at, note in notes]
-        words.print_json({"rule": str(read), "describe": read.describe(place), "next": ahead, "notes": shown})
+        words.print_json(found)
         return
-    click.echo(read.describe(place))
-    for time in ahead:
+    click.echo(found.describe)
+    for time in found.next:
         click.echo(f"{time.astimezone(place):%a %Y-%m-%d %H:%M:%S %z}")
-    for at, note in notes:
-        click.echo(f"{at.astimezone(place):%a %Y-%m-%d}: {note}")
+    for each in found.notes:
+        click.echo(f"{each.at.astimezone(place):%a %Y-%m-%d}: {each.note}")
 
 
 @schedules.command(name="change")
@@ -193,7 +182,7 @@ def slots(session: Session, ring: str | None, rebalance: bool, yes: bool) -> Non
         moves = session.either(lambda app: _moves(app, ring, yes), _refuse_to_move)
         lines = [f"{move.key}: slot {move.slot} {'→' if yes else 'would move to'} {move.to}" for move in moves]
         total = f"{len(moves)} members {'moved' if yes else 'would move; --yes moves them'}"
-        session.print_one(moves, "\n".join([*lines, total]))
+        session.print_one(moves, [*lines, total])
         return
     found = session.api.slots(ring)
     most = max((each.members for each in found), default=0) or 1

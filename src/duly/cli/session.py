@@ -12,8 +12,9 @@ A command is written once, as a function whose first argument is a `Session`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -33,6 +34,7 @@ Command: TypeAlias = Callable[..., None]
 BUILT_IN = "duly.apps.builtin:app"
 
 
+@dataclass(kw_only=True)
 class Session:
     """One call of a command. The database or the service is opened when it is first needed.
 
@@ -40,22 +42,12 @@ class Session:
     apps if none is named), and `makes` allows the database to be created.
     """
 
-    def __init__(
-        self,
-        spec: str | None = None,
-        *,
-        as_json: bool = False,
-        in_utc: bool = False,
-        with_tasks: bool = False,
-        with_types: bool = False,
-        makes: bool = False,
-    ) -> None:
-        self.spec = spec
-        self.as_json = as_json
-        self.in_utc = in_utc
-        self.with_tasks = with_tasks
-        self.with_types = with_types
-        self.makes = makes
+    spec: str | None = None
+    as_json: bool = False
+    in_utc: bool = False
+    with_tasks: bool = False
+    with_types: bool = False
+    makes: bool = False
 
     @cached_property
     def api(self) -> Client:
@@ -65,23 +57,17 @@ class Session:
             return context.with_resource(client)
         from duly.facade.local import Local
 
-        return cast("Client", Local(context.with_resource(self._opened()), options.who()))
+        return cast("Client", Local(context.with_resource(closing(self._opened())), options.who()))
 
-    @contextmanager
-    def _opened(self) -> Iterator[Duly]:
+    def _opened(self) -> Duly:
         if not self.with_tasks and not self.with_types:
-            with options.opened(self.makes) as app:
-                yield app
-            return
+            return options.opened(self.makes)
         from duly.facade.loading import load_app
 
         app = load_app((self.spec or BUILT_IN) if self.with_types else options.app_spec(self.spec))
-        try:
-            if self.with_types and not app.internals.job_types:
-                options.app_spec(self.spec)  # no installed app has types of jobs, so one has to be named
-            yield app
-        finally:
-            app.close()
+        if self.with_types and not app.internals.job_types:
+            options.app_spec(self.spec)  # no installed app has types of jobs, so one has to be named
+        return app
 
     def either(self, local: Callable[[Duly], T], remote: Callable[[Client], T]) -> T:
         """For commands of apps: what is done on a database, or asked of a service."""
@@ -105,14 +91,14 @@ class Session:
     def relative(self, time: datetime | None) -> str:
         return "" if time is None else words.relative(time, self.now)
 
-    def print_one(self, value: Any, text: str | Callable[[], None]) -> None:
-        """Print one value: as JSON, or as this text, or by calling a function that prints it."""
+    def print_one(self, value: Any, text: str | list[str] | Callable[[], None]) -> None:
+        """Print one value: as JSON, or as this text or these lines, or by calling a function that prints it."""
         if self.as_json:
             words.print_json(value)
         elif callable(text):
             text()
         else:
-            click.echo(text)
+            click.echo(text if isinstance(text, str) else "\n".join(text))
 
     def is_printed(self, found: Sequence[Any], nothing: str) -> bool:
         """Print a list as JSON, or the sentence for an empty one; False if there are rows to be shown."""
@@ -145,7 +131,7 @@ def session(*flags: Callable[[Command], Command], **needs: bool) -> Callable[[Co
     def made(command: Command) -> Command:
         @wraps(command)
         def run(*, as_json: bool = False, in_utc: bool = False, spec: str | None = None, **given: Any) -> None:
-            command(Session(spec, as_json=as_json, in_utc=in_utc, **needs), **given)
+            command(Session(spec=spec, as_json=as_json, in_utc=in_utc, **needs), **given)
 
         names_app = [options.app] if {"with_tasks", "with_types"} & needs.keys() else []
         return options.together(*names_app, options.side, *flags)(run)

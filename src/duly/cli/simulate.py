@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from duly.cli import options, words
 from duly.core.errors import InputError
-from duly.plugins import Simulated, plugins
+from duly.plugins import plugins, simulations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from duly.virtual.simulation import Conditions, Simulation, SimulationResult
 
@@ -28,17 +28,13 @@ class _Simulate(click.Command):
 def _parameters() -> list[click.Parameter]:
     """An option for each name. Apps whose parameters have the same name share it, each with a default of its own."""
     texts: dict[str, list[str]] = {}
-    for app, simulation in _simulations().items():
+    for app, simulation in simulations().items():
         for each in simulation.parameters:
             texts.setdefault(each.name, []).append(f"For {app}; default: {each.default}.")
     return [
         click.Option([f"--{name.replace('_', '-')}", name], type=click.IntRange(0, 1_000_000), help=" ".join(told))
         for name, told in texts.items()
     ]
-
-
-def _simulations() -> dict[str, Simulated[Any]]:
-    return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
 
 
 @click.command(cls=_Simulate, short_help="The next days in virtual time, with failures, outages and crashes.")
@@ -107,19 +103,16 @@ def _world(what: str, model: Conditions, begin: datetime, parameters: Mapping[st
     from duly.virtual.simulation import Simulation
     from duly.virtual.world import stage
 
-    fill: Callable[[Simulation], None] = lambda _: None  # noqa: E731
-    if (simulation := _simulations().get(what)) is not None:
-        app = Duly()
-        made = plugins()[what].on(app)
-        values = {each.name: each.default for each in simulation.parameters}
-        values.update((name, value) for name in values if (value := parameters[name]) is not None)
-        fill = lambda world: simulation.fill(made, world, **values)  # noqa: E731
-    else:
-        app = load_app(what)
+    simulation = simulations().get(what)
+    app = load_app(what) if simulation is None else Duly()
+    made = None if simulation is None else plugins()[what].on(app)
     # Rows are made a minute before the beginning, so that the first hour is a whole one.
     with stage(app, begin - timedelta(minutes=1)) as (clock, runner):
         world = Simulation(app, clock, runner, model)
-        fill(world)
+        if simulation is not None:
+            given = {name: value for name, value in parameters.items() if value is not None}
+            values = {each.name: given.get(each.name, each.default) for each in simulation.parameters}
+            simulation.fill(made, world, **values)
         yield world
 
 

@@ -15,17 +15,8 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
-from duly.core import wire
-from duly.core.errors import (
-    ConfigError,
-    DoesNotExist,
-    DulyError,
-    InputError,
-    KeyConflict,
-    NotAllowed,
-    UnknownTask,
-    WrongState,
-)
+from duly.core import errors, wire
+from duly.core.errors import ConfigError, DulyError
 from duly.core.urls import PORTS
 
 T = TypeVar("T")
@@ -253,15 +244,15 @@ def _error(status: int, answer: Any) -> DulyError:
         case 401:
             return ConfigError(f"{detail}; give a key with --api-key or DULY_API_KEY")
         case 403:
-            return NotAllowed(detail)
+            return errors.NotAllowed(detail)
         case 404:
-            return DoesNotExist(detail)
+            return errors.DoesNotExist(detail)
         case 409 if field == "key":
-            return KeyConflict(problem, 0)
+            return errors.KeyConflict(problem, 0)
         case 409:
-            return WrongState(detail)
+            return errors.WrongState(detail)
         case 413 | 422 if field is not None:
-            return (UnknownTask if answer.get("title") == "Unknown task" else InputError)(
+            return (errors.UnknownTask if answer.get("title") == "Unknown task" else errors.InputError)(
                 field.removeprefix("args."), problem
             )
         case 422:

@@ -20,6 +20,7 @@ from duly.core.errors import InputError
 from duly.verbs import LOCAL, Principal
 from duly.verbs.acts import shown as act_shown
 from duly.verbs.audit import line_shown
+from duly.verbs.job_rows import START
 from duly.verbs.timetable import rule_or_slots
 
 if TYPE_CHECKING:
@@ -37,15 +38,11 @@ T = TypeVar("T")
 PAGE = 500  # rows that are read at a time
 
 
-class Bound:
-    """A method of `Local` that calls another one, in most cases a verb. `show` makes of its result what is returned."""
+def verb(find: Callable[[Verbs], Callable[..., Any]], show: Callable[[Any], Any] | None = None) -> Any:
+    """A method that calls this verb as `who`. `show` makes of its result what is returned."""
 
-    def __init__(self, find: Callable[[Local], Callable[..., Any]], show: Callable[[Any], Any] | None = None) -> None:
-        self.find = find
-        self._show = show
-
-    def __get__(self, local: Local, _: type[Local]) -> Callable[..., Any]:
-        call, show = self.find(local), self._show
+    def bound(local: Local) -> Callable[..., Any]:
+        call = partial(find(local.verbs), local.who)
         if show is None:
             return call
 
@@ -55,15 +52,12 @@ class Bound:
 
         return shown
 
-
-def verb(find: Callable[[Verbs], Callable[..., Any]], show: Callable[[Any], Any] | None = None) -> Any:
-    """Calls this verb as `who`."""
-    return Bound(lambda local: partial(find(local.verbs), local.who), show)
+    return property(bound)
 
 
 def read(find: Callable[[Read], Callable[..., Any]]) -> Any:
-    """Only reads, for whoever has the database."""
-    return Bound(lambda local: find(local.app.read))
+    """A method that only reads, for whoever has the database."""
+    return property(lambda local: find(local.app.read))
 
 
 class Local:
@@ -144,22 +138,21 @@ class Local:
     def jobs(
         self, *, job_type: str | None = None, user_id: str | None = None, most: int | None = None
     ) -> Iterator[shown.JobRow]:
-        page = partial(self.verbs.jobs.page, self.who, user_id, job_type)
-        return _walk(most, lambda last, n: page(last.id if last else None, n))
+        return _walk(most, partial(self.verbs.jobs.page, self.who, user_id, job_type))
 
     def job_items(
         self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None
     ) -> Iterator[shown.JobItem]:
         rows = self.verbs.job_rows
         if statuses:
-            return _walk(most, lambda last, n: rows.page(self.who, job_id, statuses, _place(last), n))
-        return _walk(most, lambda last, n: rows.by_number(self.who, job_id, last.row_no if last else 0, n))
+            return _walk(most, partial(rows.page, self.who, job_id, statuses), START, _changed)
+        return _walk(most, partial(rows.by_number, self.who, job_id), 0, lambda row: row.row_no)
 
     def pending(
         self, *, statuses: Sequence[Status] = (), user_id: str | None = None, most: int | None = None, **filter: Any
     ) -> Iterator[shown.JobItem]:
         page = partial(self.verbs.job_rows.pending, self.who, user_id, statuses or ("PENDING", "PROCESSING"), **filter)
-        return _walk(most, lambda last, n: page(after=_place(last), most=n))
+        return _walk(most, lambda after, n: page(after=after, most=n), START, _changed)
 
     job_counts = verb(lambda verbs: verbs.job_rows.counts_of)
 
@@ -198,7 +191,7 @@ class Local:
 
     def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownGroup]:
         page = partial(self.verbs.review.groups, self.who, user_id)
-        return _walk(most, lambda last, n: page(n, (last.items, last.id) if last else None))
+        return _walk(most, lambda after, n: page(n, after), None, lambda group: (group.items, group.id))
 
     def count(self, action: str, filter: ActOptions) -> int:
         return self.verbs.acts.count(self.who, _act_filter(filter)).items
@@ -207,12 +200,11 @@ class Local:
         return act_shown(self.verbs.acts.order(self.who, action, _act_filter(filter), **options))
 
     def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownAct]:
-        page = partial(self.verbs.acts.page, self.who, user_id)
-        return map(act_shown, _walk(most, lambda last, n: page(last.id if last else None, n)))
+        return map(act_shown, _walk(most, partial(self.verbs.acts.page, self.who, user_id)))
 
     # -- schedules
 
-    slots = Bound(lambda local: local.verbs.schedules.slots)
+    slots = property(lambda local: local.verbs.schedules.slots)
 
     def schedule(
         self, task: str, rule: str, key: str, args: Mapping[str, Any] | None = None, **options: Any
@@ -223,8 +215,7 @@ class Local:
 
     def schedules(self, *, after: int = 0, most: int | None = None, **filter: Any) -> Iterator[shown.ShownSchedule]:
         schedules = self.verbs.schedules
-        found = _walk(most, lambda last, n: schedules.page(**filter, after=last.id if last else after, most=n))
-        return map(schedules.shown, found)
+        return map(schedules.shown, _walk(most, lambda after, n: schedules.page(**filter, after=after, most=n), after))
 
     def schedule_story(self, schedule_id: int, ahead: int = 5) -> shown.ScheduleStory:
         schedules = self.verbs.schedules
@@ -251,13 +242,13 @@ class Local:
     revoke_key = verb(lambda verbs: verbs.users.revoke_key)
 
     def users(self) -> Iterator[shown.User]:
-        return _walk(None, lambda last, n: self.verbs.users.page(self.who, last.id if last else "", n))
+        return _walk(None, partial(self.verbs.users.page, self.who), "")
 
     def change_user(self, user_id: str, *, disabled: bool | None = None, **fields: Any) -> shown.User:
         return self.verbs.users.change(self.who, user_id, is_disabled=disabled, **fields)
 
     def keys(self, user_id: str | None = None) -> Iterator[shown.KeyInfo]:
-        return _walk(None, lambda last, n: self.verbs.users.keys(self.who, user_id, last.id if last else "", n))
+        return _walk(None, partial(self.verbs.users.keys, self.who, user_id), "")
 
     def make_key(
         self, name: str, *, user_id: str | None = None, scopes: Sequence[str] = ("read", "write"), **options: Any
@@ -287,21 +278,26 @@ class Local:
         return self.verbs.history.look(self.who, job_id=job, **options)
 
     def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.ShownAuditLine]:
-        page = partial(self.verbs.audit.page, subject)
-        return map(line_shown, _walk(most, lambda last, n: page(last.id if last else None, n)))
+        return map(line_shown, _walk(most, partial(self.verbs.audit.page, subject)))
 
 
-def _walk(most: int | None, find: Callable[[T | None, int], Sequence[T]]) -> Iterator[T]:
-    """The rows of a list, at most `most`, read page by page. `find` gets the last row before, and how many to find."""
+def _walk(
+    most: int | None,
+    page: Callable[[Any, int], Sequence[T]],
+    after: Any = None,
+    place: Callable[[Any], Any] = lambda row: row.id,
+) -> Iterator[T]:
+    """The rows of a list, at most `most`, read page by page. `page` gets the place of the last row, and how many."""
 
-    def rows() -> Iterator[T]:
+    def rows(after: Any) -> Iterator[T]:
         size = min(most or PAGE, PAGE)
-        found = find(None, size)
-        while found:
+        while found := page(after, size):
             yield from found
-            found = find(found[-1], size) if len(found) >= size else ()
+            if len(found) < size:
+                return
+            after = place(found[-1])
 
-    return islice(rows(), most)
+    return islice(rows(after), most)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,10 +313,9 @@ def _item_filter(filter: Mapping[str, Any]) -> tuple[Filter, str | None]:
     return Filter(**given, states=tuple(states), where=tuple(where)), owner
 
 
-def _place(last: shown.JobItem | None) -> tuple[datetime, int]:
-    from duly.verbs.job_rows import START
-
-    return (last.changed_at, last.id) if last else START
+def _changed(row: shown.JobItem) -> tuple[datetime, int]:
+    """The place of a row in the order in which rows change."""
+    return row.changed_at, row.id
 
 
 def _act_filter(filter: ActOptions) -> dict[str, Any]:

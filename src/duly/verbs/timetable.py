@@ -17,7 +17,7 @@ from duly.core.errors import DoesNotExist, InputError
 from duly.core.filters import ScheduleFilter
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, clock_notes, parse, preview, zone_named
-from duly.core.results import ScheduleState, SlotLoad
+from duly.core.results import RulePreview, ScheduleState, SlotLoad
 from duly.core.shown import AuditLine, ClockNote, Occurrence, ScheduleStory, ShownSchedule
 from duly.verbs.audit import line_shown
 from duly.verbs.context import VerbGroup
@@ -279,6 +279,14 @@ def checked_rule(rule: Any) -> Rule:
         raise InputError("rule", f'must be a rule such as Daily("09:00"), or its text, got {rule!r:.80}')
     found: Rule = rule
     return found
+
+
+def rule_preview(text: str, zone_name: str, now: datetime, n: int) -> RulePreview:
+    """A rule in words, its next times, and what the clocks do at them."""
+    rule, zone = checked_rule(text), checked_zone(zone_name)
+    times = preview(rule, now, zone, n)
+    notes = [ClockNote(at, note) for at, note in clock_notes(rule, now, times, zone)]
+    return RulePreview(str(rule), rule.describe(zone), times, notes)
 
 
 def rule_or_slots(text: str) -> str | Slots:

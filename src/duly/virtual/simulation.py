@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -164,9 +164,14 @@ class SimulationResult(Struct, frozen=True):
 
 
 class Ledger:
-    """What a simulation records while it runs. It has more detail than the result, for checks."""
+    """A store that records what happens in a simulation. It has more detail than the result, for checks.
 
-    def __init__(self) -> None:
+    All other calls go straight to the store of the app.
+    """
+
+    def __init__(self, app: Duly) -> None:
+        self._app = app
+        self._store = app.internals.store
         self.made: Counter[tuple[datetime, int | None]] = Counter()
         self.members: dict[tuple[datetime, int], int] = {}
         self.retried: dict[datetime, list[Item]] = {}
@@ -178,15 +183,6 @@ class Ledger:
         self.crashes = 0
         self.skipped = 0
 
-
-class _Recorded:
-    """A store that fills the ledger; all other calls go straight to the store inside."""
-
-    def __init__(self, store: Store, ledger: Ledger, app: Duly) -> None:
-        self._store = store
-        self._ledger = ledger
-        self._app = app
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
@@ -195,11 +191,11 @@ class _Recorded:
             revisions = plan(schedules, live)
             self._count_members(revisions)
             for revision in revisions:
-                self._ledger.skipped += revision.schedule.skipped
+                self.skipped += revision.schedule.skipped
                 for at in revision.occurrences:
-                    self._ledger.made[at, revision.schedule.slot] += 1
+                    self.made[at, revision.schedule.slot] += 1
             for before in schedules:
-                self._ledger.skipped -= before.skipped
+                self.skipped -= before.skipped
             return revisions
 
         return self._store.revise(which, now, most, noted, **more)
@@ -207,10 +203,10 @@ class _Recorded:
     def _count_members(self, revisions: Sequence[Revision]) -> None:
         """How many active members each slot has at the moment it is dispatched."""
         slots = {(at, each.schedule.slot) for each in revisions for at in each.occurrences}
-        fresh = {(at, slot) for at, slot in slots if slot is not None} - self._ledger.members.keys()
+        fresh = {(at, slot) for at, slot in slots if slot is not None} - self.members.keys()
         if fresh:
             loads = {each.slot: each.members for each in self._app.schedules.slots()}
-            self._ledger.members.update({(at, slot): loads[slot] for at, slot in fresh})
+            self.members.update({(at, slot): loads[slot] for at, slot in fresh})
 
     def claim(self, *given: Any) -> list[Item]:
         items = self._store.claim(*given)
@@ -220,13 +216,13 @@ class _Recorded:
     def claim_metered(self, asks: Sequence[Ask], *more: Any) -> list[Grant]:
         for ask in asks:
             for meter in ask.meters:
-                if meter.since is not None and meter.most and meter.since not in self._ledger.waiting:
-                    self._ledger.waiting[meter.since] = self._due_retries(ask.share.queue)
+                if meter.since is not None and meter.most and meter.since not in self.waiting:
+                    self.waiting[meter.since] = self._due_retries(ask.share.queue)
         grants = self._store.claim_metered(asks, *more)
         for ask, grant in zip(asks, grants, strict=True):
             self._started(grant.items)
             for opened in (meter.since for meter in ask.meters if meter.since is not None):
-                self._ledger.retried.setdefault(opened, []).extend(grant.items)
+                self.retried.setdefault(opened, []).extend(grant.items)
         return grants
 
     def _due_retries(self, queue: str) -> int:
@@ -235,13 +231,13 @@ class _Recorded:
 
     def _started(self, items: Sequence[Item]) -> None:
         now = self._app.clock.now()
-        self._ledger.attempts.extend((now, item) for item in items)
+        self.attempts.extend((now, item) for item in items)
         # Retries are left out, because they wait for their window.
-        self._ledger.lateness.extend((now - item.due_at).total_seconds() for item in items if item.lane == "main")
+        self.lateness.extend((now - item.due_at).total_seconds() for item in items if item.lane == "main")
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         refused = self._store.settle(changes, closed, connection)
-        self._ledger.ends.extend((self._app.clock.now(), change) for change in changes if change.id not in refused)
+        self.ends.extend((self._app.clock.now(), change) for change in changes if change.id not in refused)
         return refused
 
 
@@ -258,7 +254,6 @@ class Simulation(World):
     most = 10_000_000
 
     def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Conditions) -> None:
-        self.ledger = Ledger()
         self.upstream = Upstream(model, clock)
         self.answer: Responder = self.upstream.answer
         self._model = model
@@ -269,8 +264,8 @@ class Simulation(World):
         self._rescuer = Rescuer(self._store, app.tasks, _ByTheClock(0), sweep=app.settings.sweep_seconds)
 
     def _observed(self, app: Duly) -> Store:
-        recorded: Any = _Recorded(app.internals.store, self.ledger, app)
-        return app.internals.telemetry.observe(recorded)
+        self.ledger = Ledger(app)
+        return app.internals.telemetry.observe(cast(Store, self.ledger))
 
     def free_calls(self) -> int:
         return self.app.settings.concurrency - len(self._slow)

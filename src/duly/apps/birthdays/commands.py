@@ -68,7 +68,7 @@ def show_person(session: Session, person_id: str) -> None:
 
     person = session.either(local, lambda client: client.http.get(PersonStory, _path(person_id)))
     events = [f"{session.full(each.target)} {each.status} {each.last_error or ''}".rstrip() for each in person.events]
-    session.print_one(person, "\n".join([_line(session, person), *events]))
+    session.print_one(person, [_line(session, person), *events])
 
 
 @people.command(name="change")

@@ -22,8 +22,7 @@ from duly.apps.demo.view import view
 from duly.apps.enrichment import enrichment_on
 from duly.apps.messages import message_retry_on
 from duly.apps.messages import plugin as retry_service
-from duly.cli.run import ending
-from duly.cli.serve import serving
+from duly.cli.run import ending, serving
 from duly.config import imposed
 from duly.facade.loading import load_app
 

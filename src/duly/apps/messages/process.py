@@ -8,11 +8,9 @@ from contextlib import ExitStack
 import click
 
 from duly.cli import options
-from duly.cli.run import ending, lifetime, probing
-from duly.cli.serve import serving, set_up_logs
+from duly.cli.run import ending, lifetime, loaded, probing, serving
 from duly.config import imposed, sources
 from duly.core.errors import ConfigError
-from duly.facade.loading import load_app
 
 log = logging.getLogger("duly.cli")
 
@@ -53,9 +51,7 @@ def retry_service(seconds: float | None) -> None:
     with ExitStack() as stack:
         known = sources()
         stack.enter_context(imposed(**{name: value for name, value in PROMPT.items() if name not in known}))
-        app = load_app(APP)
-        set_up_logs(app)
-        stack.callback(app.close)
+        app = stack.enter_context(loaded(APP))
         app.migrate(lambda name: log.info("applied migration %s", name))
         worker = app.worker()
         try:

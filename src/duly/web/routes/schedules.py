@@ -13,13 +13,11 @@ from pydantic import Field
 from duly import Duly
 from duly.core import codec
 from duly.core.doc import Doc
-from duly.core.errors import InputError
 from duly.core.model import CatchUp, Overlap, Schedule
-from duly.core.policy.recur import parse, zone_named
 from duly.core.results import RulePreview, ScheduleAction, SlotLoad
 from duly.core.shown import ScheduleStory, ShownSchedule
 from duly.verbs.schedules import OPTIONS
-from duly.verbs.timetable import Move, rule_or_slots
+from duly.verbs.timetable import Move, rule_or_slots, rule_preview
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, masked, open_task, unmasked
 from duly.web.routing import Router, Transaction
@@ -157,15 +155,7 @@ def list_schedules(
 @router.post("/api/schedules/preview")
 def preview_rule(asked: PreviewIn, app: App, principal: Reader) -> RulePreview:
     """Describe a rule in words, with its next times."""
-    try:
-        rule, zone = parse(asked.rule), zone_named(asked.zone)
-    except ValueError as error:
-        field = "zone" if str(error).startswith("zone:") else "rule"
-        raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
-    schedules = app.internals.verbs.schedules
-    times = schedules.preview(rule, asked.zone, asked.n)
-    notes = schedules.clock_notes(rule, asked.zone, times)
-    return RulePreview(str(rule), rule.describe(zone), times, notes)
+    return rule_preview(asked.rule, asked.zone, app.clock.now(), asked.n)
 
 
 @router.post("/api/schedules/act")

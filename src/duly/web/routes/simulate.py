@@ -16,7 +16,7 @@ from pydantic import Field
 from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.results import SimulatedDays, SimulatedSeries, Summary
-from duly.plugins import Simulated, plugins
+from duly.plugins import Simulated, simulations
 from duly.web.auth import Admin
 from duly.web.problems import Problem
 from duly.web.routing import Router
@@ -63,7 +63,7 @@ class Simulations(Struct, frozen=True):
 @router.get("/api/simulate")
 def list_simulations(principal: Admin) -> Simulations:
     """The installed apps that can be simulated, with the parameters of each."""
-    return Simulations([Simulation(name, _parameters(found)) for name, found in sorted(_simulations().items())])
+    return Simulations([Simulation(name, _parameters(found)) for name, found in sorted(simulations().items())])
 
 
 @router.post("/api/simulate")
@@ -81,17 +81,13 @@ def simulate(asked: SimulateIn, principal: Admin) -> SimulatedDays:
         _turn.release()
 
 
-def _simulations() -> dict[str, Simulated[Any]]:
-    return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
-
-
 def _parameters(found: Simulated[Any]) -> list[SimulationParameter]:
     return [SimulationParameter(each.name, each.label, each.shown, each.most) for each in found.parameters]
 
 
 def _checked(asked: SimulateIn) -> dict[str, int]:
     """The value of each parameter of the app."""
-    known = _simulations()
+    known = simulations()
     if asked.app not in known:
         raise InputError("app", f"cannot be simulated; known: {', '.join(sorted(known)) or 'none'}")
     most = {each.name: each.most for each in known[asked.app].parameters}
