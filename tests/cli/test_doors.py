@@ -73,7 +73,9 @@ def test_the_database_and_the_service_have_the_same_methods() -> None:
         for each in theirs:
             mine = ours.get(each.name)
             if each.kind is each.VAR_KEYWORD:  # such as Unpack[ItemEdit]
-                fields = getattr(filters, each.annotation.removeprefix("Unpack[").removesuffix("]")).__annotations__
+                fields = getattr(
+                    filters, each.annotation.removeprefix("Unpack[filters.").removesuffix("]")
+                ).__annotations__
                 assert takes_any or fields.keys() <= ours.keys(), f"{name} does not take all {each.name} on a database"
             elif mine is None:
                 assert takes_any, f"{name} takes no {each.name} on a database"
