@@ -12,7 +12,7 @@ import pytest
 
 from duly.core.model import Cancel, Discarded, Done, GiveUp, Item, Job, NewRow, NotFound, Released, Revived, Skip
 from duly.store import Store
-from duly.store.tally import COUNTERS
+from duly.store.settling import COUNTERS
 from tests.support import NOW, after, claim, decided, new, put, query, settle, share, show, together
 
 THEN = msgspec.json.encode(new("report", args={"to": "ana", "job": {}}))

@@ -39,7 +39,7 @@ class House:
     def app(self, shift: float = 0.0) -> Duly:
         one = tasks_on(Duly(self._url, **QUICK))
         one.internals.spec = "tests.engine.apps:app"
-        one._clock = Clock(one, shift)
+        one.internals.database._clock = Clock(one, shift)
         self._opened.append(one)
 
         @one.task(limits=Limit("rare", 100))

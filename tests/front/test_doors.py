@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "intake": {"bulk", "core", "tasks", "verbs"},
     "config": {"core", "plugins"},
     "plugins": {"bulk", "core"},
-    "engine": {"core", "outbound", "store", "tasks"},
+    "engine": {"core", "outbound", "store", "tasks", "telemetry"},
     "telemetry": {"core", "store", "tasks"},
     "verbs": {"core", "store", "tasks"},
     "outbound": {"core", "tasks"},

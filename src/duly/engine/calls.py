@@ -19,10 +19,10 @@ from duly.core.errors import DulyError, InputError, LeaseLost, StoreBusy
 from duly.core.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Released, Verdict, cut
 from duly.core.policy.retry import class_name, class_names
 from duly.core.settings import Settings
-from duly.engine.equipment import Observer
 from duly.store.contract import Store
 from duly.tasks.attempt import Attempt
 from duly.tasks.task import Task
+from duly.telemetry.telemetry import Telemetry
 
 WAITING = 0.8  # the part of its deadline that a try may spend waiting for a connection
 
@@ -41,13 +41,13 @@ class Caller:
 
     store: Store
     clock: Clock
-    observer: Observer
+    telemetry: Telemetry
     settings: Settings
     report: Callable[[Item, bytes], None]
 
     def __post_init__(self) -> None:
-        self.store = self.observer.observe(self.store)
-        self._is_traced = self.observer.is_tracing()
+        self.store = self.telemetry.observe(self.store)
+        self._is_traced = self.telemetry.is_tracing()
 
     def attempt(self, task: Task[..., Any], item: Item) -> Attempt:
         tries = item.max_attempts or task.tries
@@ -68,13 +68,13 @@ class Caller:
     def begin(self, task: Task[..., Any], items: list[Item]) -> Coroutine[Any, Any, Any]:
         """The coroutine of an async handler, ready to be awaited."""
         args = self._arguments(task, items, self._attempts(task, items))
-        if self._is_traced or self.observer.speaks_of(task):
+        if self._is_traced or self.telemetry.speaks_of(task):
             return self._watched(task, items, args)
         coroutine: Coroutine[Any, Any, Any] = task.handler(**args)
         return coroutine
 
     async def _watched(self, task: Task[..., Any], items: list[Item], args: dict[str, Any]) -> Any:
-        with self.observer.running(task, items, self._is_traced):
+        with self.telemetry.running(task, items, self._is_traced):
             return await task.handler(**args)
 
     def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
@@ -82,7 +82,7 @@ class Caller:
         attempts = self._attempts(task, items)
         try:
             args = self._arguments(task, items, attempts)
-            with self.observer.running(task, items, self._is_traced):
+            with self.telemetry.running(task, items, self._is_traced):
                 value = task.handler(**args)
             verdicts = self.judge(task, items, value)
         except BaseException as error:
@@ -104,7 +104,7 @@ class Caller:
     def caught(self, items: list[Item], error: BaseException) -> None:
         """Have this exception in the log lines of the tries that it ended."""
         for item in items:
-            self.observer.caught(item, error)
+            self.telemetry.caught(item, error)
 
     def _attempts(self, task: Task[..., Any], items: list[Item]) -> list[Attempt]:
         return [self.attempt(task, item) for item in items] if task.wants_attempt else []

@@ -14,10 +14,10 @@ from msgspec.json import encode
 from duly.core.clock import EPOCH, begin_of
 from duly.core.settings import Settings
 from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, HistoryKind, Measured
-from duly.engine.equipment import Observer
 from duly.engine.gate import PaceGate, PaceSample
 from duly.engine.work import Tasks
 from duly.store.contract import Store
+from duly.telemetry.telemetry import Telemetry
 
 EVERY = timedelta(seconds=HISTORY_SHORT)
 FORGET_EVERY = timedelta(minutes=10)
@@ -29,10 +29,10 @@ JOBS = 50  # and how many of them may be jobs
 
 class Historian:
     def __init__(
-        self, store: Store, observer: Observer, settings: Settings, tasks: Tasks, gates: Callable[[], list[PaceGate]]
+        self, store: Store, telemetry: Telemetry, settings: Settings, tasks: Tasks, gates: Callable[[], list[PaceGate]]
     ) -> None:
         self._store = store
-        self._observer = observer
+        self._telemetry = telemetry
         self._keeps = {HISTORY_SHORT: settings.history_seconds, HISTORY_LONG: settings.history_long_seconds}
         self._tasks = tasks
         self._gates = gates
@@ -60,7 +60,7 @@ class Historian:
 
     def _measured(self) -> list[Measured]:
         by_subject: dict[tuple[HistoryKind, str], list[Measured]] = {}
-        for each in self._observer.lately():
+        for each in self._telemetry.lately():
             by_subject.setdefault((each.kind, each.subject), []).append(each)
         runs = {each.subject: each for rows in by_subject.values() for each in rows if each.measure == "run"}
         paced = {gate.pace.name: lately for gate in self._gates() if (lately := gate.lately()) is not None}
@@ -70,7 +70,7 @@ class Historian:
                 Measured("pace", name, "latency", lately.calls, lately.seconds, lately.longest),
                 Measured("pace", name, "rate", lately.calls),
             ]
-        for (job_id, task), ended in self._observer.ended_lately().most_common(JOBS):
+        for (job_id, task), ended in self._telemetry.ended_lately().most_common(JOBS):
             subject = str(job_id)
             by_subject["job", subject] = [
                 Measured("job", subject, "rate", ended),

@@ -75,7 +75,7 @@ class PoolSet:
         gate = self._gates.get(pace)
         if gate is None:
             gate = self._gates[pace] = PaceGate(pace, self._equipment.slices)
-            self._equipment.observer.paced(pace.name, gate.width, gate.throttled)
+            self._equipment.telemetry.paced(pace.name, gate.width, gate.throttled)
         return gate
 
     # -- all of them together

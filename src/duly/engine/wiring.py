@@ -72,12 +72,12 @@ class Flow:
     """The parts that items pass through, with what they share."""
 
     def __init__(self, equipment: Equipment, worker: str, wake: WakeUps) -> None:
-        settings, observer, tasks = equipment.settings, equipment.observer, equipment.known
+        settings, telemetry, tasks = equipment.settings, equipment.telemetry, equipment.known
         lease, beat = settings.lease_seconds, settings.beat_seconds
-        self.store = observer.observe(equipment.store)
+        self.store = telemetry.observe(equipment.store)
         # The keeper has a store of its own, which gives up a silent connection while the leases still last.
         patience = min(settings.store_timeout_seconds, max(beat, BEAT_TIMEOUT))
-        self.keeper_store = observer.observe(equipment.store.twin(patience))
+        self.keeper_store = telemetry.observe(equipment.store.twin(patience))
 
         # What lies in the middle of the circles.
         self.inbox = ClaimerInbox(equipment.tasks, only=equipment.only, wake=wake.claimer)
@@ -88,11 +88,11 @@ class Flow:
         # From the end of the flow to its beginning: settle, run, claim, listen.
         has_concurrency_limits = any(limit.per is None for task in equipment.tasks.values() for limit in task.limits)
         self.settler = Settler(
-            self.store, tasks, self.in_flight, self.outages, wake=wake.settler, ran=observer.ran,
+            self.store, tasks, self.in_flight, self.outages, wake=wake.settler, ran=telemetry.ran,
             freed=self.inbox.freed if has_concurrency_limits else nothing, settled=self.ends.settled,
         )  # fmt: skip
         self.keeper = Keeper(self.keeper_store, self.in_flight, lease=lease, beat=beat, wake=wake.keeper)
-        caller = Caller(equipment.store, equipment.clock, observer, settings, self.keeper.report)
+        caller = Caller(equipment.store, equipment.clock, telemetry, settings, self.keeper.report)
         context = PoolContext(
             in_flight=self.in_flight, finish=self.settler.finish, wake_claimer=wake.claimer, probe=self.outages.meter
         )
@@ -111,12 +111,12 @@ class Engine:
     """The flow, the chores beside it, and the loops that tick them."""
 
     def __init__(self, equipment: Equipment, worker: str) -> None:
-        settings, observer = equipment.settings, equipment.observer
+        settings, telemetry = equipment.settings, equipment.telemetry
         self._clock = clock = equipment.clock
         tasks, lease = equipment.known, settings.lease_seconds
         wake = WakeUps()
         self.flow = flow = Flow(equipment, worker, wake)
-        observer.outages(flow.outages.held_until)
+        telemetry.outages(flow.outages.held_until)
 
         watchdog = Watchdog(
             flow.in_flight, lease=lease, finish=flow.settler.finish, hung=flow.pools.abandon, stale=flow.pools.stale
@@ -128,10 +128,10 @@ class Engine:
         recurrer = Recurrer(flow.store, sweep=RECUR_EVERY * settings.sweep_seconds, made=flow.inbox.changed)
         self.watch = Watch(
             flow.store, worker, sorted(tasks.keys() - equipment.system.keys()), settings,
-            post=post_json, summary=observer.summary, holds=holds_of(tasks), outages=flow.outages,
+            post=post_json, summary=telemetry.summary, holds=holds_of(tasks), outages=flow.outages,
             app_alerts=equipment.alerts,
         )  # fmt: skip
-        self.historian = Historian(flow.store, observer, settings, tasks, flow.pools.gates)
+        self.historian = Historian(flow.store, telemetry, settings, tasks, flow.pools.gates)
         pruner = Pruner(flow.store, settings.keep_seconds, settings.audit_keep_seconds)
 
         self.claims = Loop("claimer", flow.claimer.tick, clock, wake.claimer)

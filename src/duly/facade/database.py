@@ -50,8 +50,7 @@ class Database:
                     self._store, self._bare = store, None
         return self._store
 
-    @property
-    def clock(self) -> Clock:
+    def open_clock(self) -> Clock:
         if self._clock is None:
             self._clock = DatabaseClock(self._time)
         return self._clock

@@ -83,7 +83,7 @@ class Internals:
 
     def _task_backend(self) -> TaskBackend:
         return TaskBackend(
-            open_clock=lambda: self.database.clock,
+            open_clock=self.database.open_clock,
             place=self.place,
             aplace=self.aplace,
             load=lambda items: self.store.load(items),
@@ -96,7 +96,7 @@ class Internals:
     def _verb_context(self) -> VerbContext:
         return VerbContext(
             open_store=lambda: self.store,
-            open_clock=lambda: self.clock,
+            open_clock=self.database.open_clock,
             observed=lambda: self.telemetry.observe(self.store),
             task_named=self.task_named,
             rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
@@ -136,7 +136,7 @@ class Internals:
                 for name, plugin in self.plugins.items()
                 if plugin.alerts is not None
             },
-            observer=self.telemetry,
+            telemetry=self.telemetry,
             tasks=tasks,
             system=system,
             known=self.all_tasks,
@@ -154,7 +154,7 @@ class Internals:
 
     @property
     def clock(self) -> Clock:
-        return self.database.clock
+        return self.database.open_clock()
 
     @property
     def read(self) -> Read:

@@ -17,7 +17,7 @@ from duly.core.errors import DulyError, InputError, NotMigrated
 from duly.core.model import NewItem, Placed
 from duly.store.dialects import Colour, Dialect, Run, answered, called, every
 from duly.store.migrate import LEDGER, VERSION, migrations, statements_of
-from duly.store.postgres.borrowed import aware
+from duly.store.postgres import aware
 from duly.store.puts import conflict, key_parameters
 from duly.store.sql import sections, to_psycopg
 

@@ -10,15 +10,22 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from msgspec.json import encode
+from msgspec.json import decode, encode
+from msgspec.structs import replace
 
 from duly.core.errors import KeyConflict
-from duly.core.model import Change, Job, Member, NewAuditLine, NewItem, NewRow, Placed
+from duly.core.model import Change, Job, Member, NewAuditLine, NewItem, NewRow, Placed, Status
 from duly.store.puts import Puts
 from duly.store.records import JOB, MEMBER, NOTE
 from duly.store.statements import C, T
-from duly.store.tally import COUNTERS, conclusion, tally
 
+# The counter of a job for each way in which a row can have ended.
+COUNTERS: dict[Status | None, str] = {
+    "DONE": "done",
+    "NOT_FOUND": "not_found",
+    "ERROR": "failed",
+    "SKIPPED": "skipped",
+}
 # With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
 
@@ -34,11 +41,14 @@ class Settling(Puts[C]):
         ):
             with self._writing() as own:
                 return self.settle(changes, closed, own)
-        if connection is not None and (members := members_of(changes)):
+        plain: list[Change] = []
+        other: list[Change] = []
+        for change in changes:
+            (plain if change.is_plain_success else other).append(change)
+        plain.sort(key=_fence)
+        if connection is not None and (members := members_of(other)):
             # Lock schedules before their items, as `revise` does, and in the order of their ids, against deadlocks.
             self._lock("lock_schedules", {"ids": list({member.schedule_id for member in members})}, connection)
-        plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
-        other = [change for change in changes if not change.is_plain_success]
         # Without a connection each statement is a transaction by itself. So a lease is deleted by the statement that
         # settles the last of its items, never before. Where all is in one transaction, leases are deleted at its end.
         to_close = set(closed)
@@ -71,7 +81,8 @@ class Settling(Puts[C]):
             self._announce(None, connection)
         if connection is not None:
             made = [change for change in changes if (change.id, change.fence) in settled]
-            self._follow_up(made, connection)
+            if other:  # a plain success means nothing else
+                self._follow_up(made, connection)
             self._count(made, connection)
         return [change.id for change in changes if (change.id, change.fence) not in settled]
 
@@ -185,3 +196,58 @@ def notes_of(members: Iterable[Member]) -> list[tuple[datetime, NewAuditLine]]:
         for member in members
         if member.is_broken
     ]
+
+
+def tally(changes: Iterable[Change]) -> tuple[dict[int, Counter[str]], datetime | None]:
+    """By how much these changes move the counters of each job, by their ids, and when the last was made."""
+    tallies: dict[int, Counter[str]] = {}
+    last: datetime | None = None
+    for change in changes:
+        if change.job_id is None:
+            continue
+        counters = tallies.setdefault(change.job_id, Counter())
+        if change.was_status in COUNTERS:
+            counters[COUNTERS[change.was_status]] -= 1
+        if change.status in COUNTERS:
+            counters[COUNTERS[change.status]] += 1
+        last = change.changed_at if last is None or (change.changed_at or last) > last else last
+    return dict(sorted(tallies.items())), last
+
+
+def sequel(job: Job) -> NewItem | None:
+    """What is put now that the last row of this job has ended; None when there is nothing, or it was put before.
+
+    An argument called `job` receives how many rows ended in which way.
+    """
+    if job.then_item is None or job.then_id is not None:
+        return None
+    item = decode(job.then_item, type=NewItem)
+    args = decode(item.args)
+    if "job" not in args:
+        return item
+    return replace(item, args=encode({**args, "job": counts(job)}))
+
+
+def conclusion(job: Job, now: datetime | None, put: Callable[[NewItem], Placed[Any]]) -> dict[str, Any] | None:
+    """What is written when a job is over now, or no longer; None when nothing changed. `put` puts the sequel."""
+    if job.is_over == (job.finished_at is not None):
+        return None
+    then_id = None
+    if job.is_over and (then := sequel(job)) is not None:
+        try:
+            then_id = put(then).id
+        except KeyConflict as error:  # a live item has this key already, which will do
+            then_id = error.item_id
+    return {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
+
+
+def counts(job: Job) -> dict[str, Any]:
+    """The counters of this job."""
+    return {
+        "id": job.id,
+        "total": job.total,
+        "done": job.done,
+        "not_found": job.not_found,
+        "failed": job.failed,
+        "skipped": job.skipped,
+    }

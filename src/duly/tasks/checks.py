@@ -12,6 +12,7 @@ from duly.core.errors import InputError
 NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
 KEY_LIMIT = 500
 RANKS = range(-100, 101)
+NUMBERS = (int, float)
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
     if at is not None:
         return checked_moment("at", at)
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3.2e9:
+    if isinstance(seconds, bool) or not isinstance(seconds, NUMBERS) or not 0 <= seconds < 3.2e9:
         raise InputError("delay", f"must be a number of seconds or a timedelta, not negative, got {delay!r}")
     return now() + timedelta(seconds=seconds)
 
@@ -58,7 +59,7 @@ def checked_lateness(given: Any) -> timedelta:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 3.2e9
+    return isinstance(value, NUMBERS) and not isinstance(value, bool) and 0 <= value < 3.2e9
 
 
 def checked_key(key: Any, field: str = "key") -> str:
@@ -68,10 +69,11 @@ def checked_key(key: Any, field: str = "key") -> str:
         raise InputError(field, f"must have at most {KEY_LIMIT} characters, has {len(key)}")
     if "\x00" in key:
         raise InputError(field, "must not contain NUL characters")
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        raise InputError(field, "must be valid Unicode") from None
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise InputError(field, "must be valid Unicode") from None
     return key
 
 

@@ -80,6 +80,8 @@ class TaskBackend:
 class Puttable(Generic[P, R]):
     """A task with the options that its items get. A `Task` is one without options."""
 
+    __slots__ = ("_options", "_task")
+
     def __init__(self, task: Task[P, R], options: Options) -> None:
         self._task = task
         self._options = options
@@ -96,9 +98,10 @@ class Puttable(Generic[P, R]):
         seconds after its due time from which on it is not worth starting. connection: the caller's own, to put inside
         the caller's transaction.
         """
-        if not options.keys() <= _NAMES:
-            raise TypeError(f"options() got an unexpected keyword argument {min(options.keys() - _NAMES)!r}")
-        return Puttable(self._task, {**self._options, **options})
+        for name in options:
+            if name not in _NAMES:
+                raise TypeError(f"options() got an unexpected keyword argument {name!r}")
+        return Puttable(self._task, {**self._options, **options} if self._options else options)
 
     def at(self, when: datetime | str) -> Puttable[P, R]:
         """The same task, due at this time: `remind.at("2026-12-01T09:00+01:00").put(phone="+385")`."""

@@ -67,8 +67,10 @@ class Task(Puttable[P, R]):
             )
         self.kind: HandlerKind = "async" if self.is_async else "cpu" if self.cpu else "thread"
         self._read_signature()
-        if len({limit.by for limit in self.limits if limit.by}) > 1:
+        by = {limit.by for limit in self.limits if limit.by}
+        if len(by) > 1:
             raise InputError("limits", "all that are kept per value of an argument must be so by the same argument")
+        self._by = next(iter(by), None)  # the argument whose values have a queue each
         if len({limit.name for limit in self.limits}) < len(self.limits):
             raise InputError("limits", "two of them have the same name")
         for limit in self.limits:
@@ -104,7 +106,7 @@ class Task(Puttable[P, R]):
         if not options:
             return NewItem(
                 task=self.name,
-                queue=self.queue_for(args),
+                queue=self.queue if self._by is None else self.queue_for(args),
                 args=self.checked_args(args),
                 due_at=clock.stamp(),
                 rank=self.rank,
@@ -112,12 +114,13 @@ class Task(Puttable[P, R]):
                 owner=owner,
                 is_relative=True,
             )
-        at, delay, lateness = options.get("at"), options.get("delay"), options.get("max_lateness")
-        key, rank, tries = options.get("key"), options.get("rank"), options.get("tries")
+        get = options.get
+        at, delay, key, rank, tries = get("at"), get("delay"), get("key"), get("rank"), get("tries")
+        lateness = get("max_lateness")
         due_at = when(at, delay, clock.now) if at is not None or delay is not None else clock.stamp()
         return NewItem(
             task=self.name,
-            queue=self.queue_for(args),
+            queue=self.queue if self._by is None else self.queue_for(args),
             args=self.checked_args(args),
             due_at=due_at,
             key=None if key is None else checked_key(key),
@@ -156,7 +159,7 @@ class Task(Puttable[P, R]):
 
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue. Under a limit `by` an argument, each value has a queue of its own, and so waits for no other."""
-        by = next((limit.by for limit in self.limits if limit.by), None)
+        by = self._by
         if by is None:
             return self.queue
         value = str(args[by] if by in args else self._defaults.get(by))

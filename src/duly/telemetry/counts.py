@@ -74,6 +74,7 @@ class Counts(Metrics):
         self._since = CounterDeltas()
 
     def outages(self, held_until: Callable[[Source], datetime | None]) -> None:
+        """Use a function that returns until when items had to wait for a source that was down: they are not late."""
         self._held_until = held_until
 
     def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:

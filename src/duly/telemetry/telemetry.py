@@ -61,6 +61,7 @@ class Telemetry(Counts):
     traceparent = staticmethod(spans.traceparent)
 
     def observe(self, store: Store) -> Store:
+        """The same store, with its claims and settles counted."""
         return cast(Store, Observed(store, self))
 
     def speaks_of(self, task: Task[..., Any]) -> bool:
@@ -77,6 +78,7 @@ class Telemetry(Counts):
         return spans.span(task, items) if traced else nullcontext()
 
     def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
+        """Report a pace: how many concurrent calls a provider gets, and what share of them it refused lately."""
         self._paces[provider] = (calls, throttled)
 
     def _pace_families(self) -> Iterable[Metric]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.resources import files
 from types import MappingProxyType
@@ -11,10 +12,10 @@ from typing import Any
 from duly.core.errors import ConfigError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.dialects import Dialect
-from duly.store.postgres import borrowed
+from duly.store.dialects import Colour, Dialect, Drivers, Run, answered
 from duly.store.postgres.herald import news_of
 from duly.store.records import NEW_ITEM, writer
+from duly.store.sql import to_numbered, to_psycopg
 
 MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
 
@@ -49,6 +50,66 @@ def lacking(error: ImportError) -> ConfigError:
     return ConfigError(f"database_url: PostgreSQL needs `pip install 'duly[postgres]'` ({error})")
 
 
+# -- how statements run on a caller's own connection
+
+
+def _psycopg(connection: Any) -> Run:
+    psycopg = sys.modules["psycopg"]
+    is_async = isinstance(connection, psycopg.AsyncConnection)
+
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        kind = psycopg.AsyncCursor if is_async else psycopg.Cursor
+        cursor = aware(kind(connection, row_factory=psycopg.rows.tuple_row))
+        try:
+            await answered(cursor.execute(to_psycopg(sql), parameters))
+            return await answered(cursor.fetchall())
+        finally:
+            await answered(cursor.close())
+
+    return run
+
+
+def _psycopg2(connection: Any) -> Run:
+    plain = sys.modules["psycopg2.extensions"].cursor
+
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        with connection.cursor(cursor_factory=plain) as cursor:
+            cursor.execute(to_psycopg(sql), parameters)
+            return cursor.fetchall()
+
+    return run
+
+
+def _asyncpg(connection: Any) -> Run:
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        # JSON goes in as text: a json codec that the caller may have set would encode it a second time.
+        numbered, values = to_numbered(
+            sql.replace("cast(:args as json)", "cast(cast(:args as text) as json)"), parameters
+        )
+        return await connection.fetch(numbered, *values)
+
+    return run
+
+
+def aware(cursor: Any) -> Any:
+    """This cursor, set to give aware times: without USE_TZ, Django's cursors give naive ones."""
+    if hasattr(cursor, "adapters"):  # it is psycopg's; on SQLite times are numbers anyway
+        from psycopg.types.datetime import TimestamptzLoader
+
+        cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+    return cursor
+
+
+DRIVERS: Mapping[Colour, Drivers] = {
+    "sync": {"psycopg.Connection": _psycopg, "psycopg2.connection": _psycopg2},
+    "async": {
+        "psycopg.AsyncConnection": _psycopg,
+        "asyncpg.Connection": _asyncpg,
+        "asyncpg.PoolConnectionProxy": _asyncpg,
+    },
+}
+
+
 class Postgres(Dialect):
     name = "postgres"
     schemes: tuple[str, ...] = ("postgresql", "postgres")
@@ -67,7 +128,7 @@ class Postgres(Dialect):
         "summary": SUMMARY,
         "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
-    drivers = borrowed.DRIVERS
+    drivers = DRIVERS
     read_as = MappingProxyType({"execution_key": "::text"})
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
 from types import MappingProxyType
@@ -12,9 +12,8 @@ from urllib.parse import unquote
 from duly.core.errors import ConfigError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.dialects import Dialect
+from duly.store.dialects import Colour, Dialect, Drivers, Run, answered
 from duly.store.records import NEW_ITEM
-from duly.store.sqlite import borrowed
 from duly.store.sqlite.values import to_int, to_time, written
 
 # SQLite's errors about a table or column that a migration would have created.
@@ -53,6 +52,28 @@ FIRST_ROWS_OF_JOBS = """from duly_job j
    and (:jobs is null or j.id in (select value from json_each(:jobs)))"""
 
 
+# -- how statements run on a caller's own connection
+
+
+def _sqlite(connection: Any) -> Run:
+    async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        cursor = await answered(connection.cursor())
+        cursor.row_factory = None
+        try:
+            await answered(cursor.execute(sql, parameters))
+            return await answered(cursor.fetchall())
+        finally:
+            await answered(cursor.close())
+
+    return run
+
+
+DRIVERS: Mapping[Colour, Drivers] = {
+    "sync": {"sqlite3.Connection": _sqlite},
+    "async": {"aiosqlite.Connection": _sqlite},
+}
+
+
 class Sqlite(Dialect):
     name = "sqlite"
     schemes: tuple[str, ...] = ("sqlite",)
@@ -67,7 +88,7 @@ class Sqlite(Dialect):
         "summary": SUMMARY,
         "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
-    drivers = borrowed.DRIVERS
+    drivers = DRIVERS
     is_embedded = True
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
@@ -120,7 +120,7 @@ class SqliteFile(Statements[sqlite3.Connection]):
 
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-        with self._errors():
+        try:
             try:  # a signal may raise an exception at any moment, and the transaction must not stay open
                 connection.execute("begin immediate")
                 yield connection
@@ -130,6 +130,8 @@ class SqliteFile(Statements[sqlite3.Connection]):
                 if not self.turn.is_torn and connection.in_transaction:
                     connection.execute("rollback")
                 raise
+        except sqlite3.Error as error:
+            self._fail(error)
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
         """Checkpoint now and then. If it fails, what was written is safe in the WAL, and the next one does more."""
@@ -161,19 +163,19 @@ class SqliteFile(Statements[sqlite3.Connection]):
         try:
             yield
         except sqlite3.Error as error:
-            raise self._as_ours(error) from (None if isinstance(error, sqlite3.IntegrityError) else error)
+            self._fail(error)
 
-    def _as_ours(self, error: sqlite3.Error) -> Exception:
-        """The error of duly for this error of the driver."""
+    def _fail(self, error: sqlite3.Error) -> NoReturn:
+        """Raise the error of duly for this error of the driver."""
         if isinstance(error, sqlite3.OperationalError):
             if any(words in str(error) for words in MISSING):
-                return NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})")
-            return StoreUnavailable(f"{self.path}: {error}")
+                raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
+            raise StoreUnavailable(f"{self.path}: {error}") from error
         if isinstance(error, sqlite3.IntegrityError):  # "UNIQUE constraint failed: table.column"
-            return ConstraintViolated(str(error).partition(": ")[2] or str(error))
+            raise ConstraintViolated(str(error).partition(": ")[2] or str(error)) from None
         # The other subclasses are about a statement; the class itself is about the file.
         problem = "is damaged" if type(error) is sqlite3.DatabaseError else f"reported {type(error).__name__}"
-        return StoreError(f"{self.path} {problem}: {error}")
+        raise StoreError(f"{self.path} {problem}: {error}") from error
 
     def _run(self, name: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None) -> list[Any]:
         if connection is None:
@@ -207,9 +209,9 @@ class SqliteFile(Statements[sqlite3.Connection]):
             cursor = connection.execute(self._sql[name], parameters)
             if (turns := self._turns.get(name)) is None:
                 turns = self._turns[name] = turns_of(cursor)
-            return typed(cursor, turns)
+            return typed(cursor, turns) if turns else cursor.fetchall()
         except sqlite3.Error as error:
-            raise self._as_ours(error) from (None if isinstance(error, sqlite3.IntegrityError) else error)
+            self._fail(error)
 
     def now(self, connection: sqlite3.Connection | None = None) -> datetime:
         return EPOCH + timedelta(microseconds=time.time_ns() // 1000)

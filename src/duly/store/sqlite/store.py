@@ -21,6 +21,9 @@ from duly.store.sqlite.values import given, new_item_row, new_row_values, to_int
 # Seconds between two looks for commits of other processes. A look reads one counter and needs no transaction.
 GLANCE = 0.02
 
+_new_item = written(NEW_ITEM)
+_change = written(CHANGE)
+
 
 class SqliteStore(SqliteClaims, Schedules[sqlite3.Connection]):
     def twin(self, timeout: float | None = None) -> SqliteStore:
@@ -30,7 +33,7 @@ class SqliteStore(SqliteClaims, Schedules[sqlite3.Connection]):
         return [self._put_one(connection, item) for item in new]
 
     def _put_one(self, connection: sqlite3.Connection, item: NewItem) -> Placed[Any]:
-        rows = self._rows(connection, "put_one", written(NEW_ITEM)(item, to_int(self.now())))
+        rows = self._rows(connection, "put_one", _new_item(item, to_int(self.now())))
         if rows:
             return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
         holder = self._holder(item, connection)
@@ -60,7 +63,7 @@ class SqliteStore(SqliteClaims, Schedules[sqlite3.Connection]):
         assert connection is not None, "it always settles in a transaction"
         for change in changes:
             try:
-                settled = self._rows(connection, "settle", written(CHANGE)(change))
+                settled = self._rows(connection, "settle", _change(change))
             except ConstraintViolated:
                 raise WrongState("another live item has its key now; cancel that item first") from None
             if settled:
