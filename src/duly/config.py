@@ -67,12 +67,13 @@ def unknown_variables(env: Mapping[str, str]) -> list[tuple[str, str | None]]:
 def section(kind: type[S], given: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> S:
     """The settings of this kind that are in force. Values for other kinds, and None, count as not given."""
     env = os.environ if env is None else env
-    values = {name: value for name, (value, _) in _found(kind, env).items()}
+    fields = kind.known()
+    values = {name: _parsed(fields[name], text, label) for name, text, label, _ in _texts(kind, env)}
     arguments = {name: value for name, value in (given or {}).items() if value is not None}
     values.update(arguments)
     values.update(_imposed(env))
     try:
-        return kind(**{each.name: values[name] for name, each in kind.known().items() if name in values})
+        return kind(**{each.name: values[name] for name, each in fields.items() if name in values})
     except ConfigError as error:
         name, _, problem = str(error).partition(": ")
         where = {**sources(env, kind), **dict.fromkeys(arguments, ""), **dict.fromkeys(_imposed(env), "command line")}
@@ -144,12 +145,6 @@ def imposed(**options: Any) -> Iterator[None]:
 def _imposed(env: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(env.get(COMMAND_LINE) or "{}")
     return values
-
-
-def _found(kind: type[Section], env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    """Values from the file and the environment, each with its source."""
-    fields = kind.known()
-    return {name: (_parsed(fields[name], text, label), source) for name, text, label, source in _texts(kind, env)}
 
 
 def _texts(kind: type[Section], env: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
+from typing import Protocol
 
 from duly.core.clock import EPOCH, JUMP, Clock
 from duly.core.decide import UNKNOWN, decide
-from duly.core.model import Ask, Expired, Grant, Head, Item, Released, Share
+from duly.core.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.core.policy.limits import slack
 from duly.engine.due_lines import BARREN, SOON, DueLines, TurnLog
 from duly.engine.metering import Meters
 from duly.engine.news import ClaimerInbox
-from duly.engine.pools import HandlerPool
 from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
 
@@ -47,11 +47,30 @@ ROUNDS = 1_000
 _place = attrgetter("queue", "task", "owner", "lane")
 
 
+class Pool(Protocol):
+    """Where claimed items go: how many it can take now, of which tasks, and of which lines."""
+
+    tasks: Sequence[str]
+    batch: int
+    meters: Meters | None  # None: its tasks have no limits
+
+    def room(self) -> int: ...
+
+    def allowance(self, line: Line) -> int:
+        """How many more items of this line it would take."""
+
+    def free_calls(self) -> int:
+        """How many calls could begin now."""
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        """Run these items in at most `calls` calls; give back what cannot begin by `start_by` (monotonic clock)."""
+
+
 class Claimer:
     def __init__(
         self,
         store: Store,
-        pools: Sequence[HandlerPool],
+        pools: Sequence[Pool],
         in_flight: InFlight,
         worker: str,
         *,
@@ -195,7 +214,7 @@ class Claimer:
 
     # -- claiming
 
-    def _claim(self, pool: HandlerPool, lines: DueLines, now: datetime) -> bool:
+    def _claim(self, pool: Pool, lines: DueLines, now: datetime) -> bool:
         """Claim once for this pool; returns whether there may be more."""
         lines.wake(now)
         if not lines.has_ready() or self._stopped or (room := pool.room()) <= 0:
@@ -218,7 +237,7 @@ class Claimer:
                 self._look_soon(now)
         return True
 
-    def _claim_metered(self, pool: HandlerPool, meters: Meters, lines: DueLines, room: int, now: datetime) -> bool:
+    def _claim_metered(self, pool: Pool, meters: Meters, lines: DueLines, room: int, now: datetime) -> bool:
         """Claim under limits, only for calls that can begin now; returns whether there may be more."""
         if (calls := pool.free_calls()) <= 0:
             return False
@@ -265,7 +284,7 @@ class Claimer:
 
     # -- beginning
 
-    def _begin_granted(self, pool: HandlerPool, grants: Sequence[Grant], now: datetime, begun: float) -> None:
+    def _begin_granted(self, pool: Pool, grants: Sequence[Grant], now: datetime, begun: float) -> None:
         granted = [grant for grant in grants if grant.items]
         if pool.batch == 1 and granted:  # each item is a call, so all of them begin together
             rates = [grant.per for grant in granted if grant.per is not None]
@@ -277,7 +296,7 @@ class Claimer:
 
     def _begin(
         self,
-        pool: HandlerPool,
+        pool: Pool,
         items: list[Item],
         now: datetime,
         ends: float,

@@ -76,7 +76,6 @@ class HandlerPool:
         """Be ready for works; most pools start what they need with the first of them."""
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        """Run these items in at most `calls` calls; give back what cannot begin by `start_by` (monotonic clock)."""
         self.add(self._accept(items, calls, start_by))
 
     def add(self, works: list[Work]) -> None:

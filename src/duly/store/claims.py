@@ -10,10 +10,9 @@ from typing import Any
 
 from duly.core.model import Ask, Grant, Head, Item, Line, Share
 from duly.core.shown import MeterRow
-from duly.store.contract import START, SurveyPlace
 from duly.store.granting import Hits, Leases, MeterBudget, grant_calls, leases_for, under
 from duly.store.records import ITEM
-from duly.store.statements import C, Statements
+from duly.store.statements import START, C, Statements, SurveyPlace
 
 # The order in which items start.
 in_order = attrgetter("rank", "due_at", "id")
@@ -21,11 +20,16 @@ in_order = attrgetter("rank", "due_at", "id")
 
 class Claims(Statements[C]):
     def survey(self, after: SurveyPlace = START, most: int = 1_000) -> tuple[list[Head], SurveyPlace | None]:
+        """The earliest waiting item of each line, lane and rank after this place, without those of paused queues.
+
+        It looks at `most` of them, and also returns the place to go on from, or None at the end.
+        """
         names = ("queue", "lane", "rank", "task", "owner")
         heads = heads_of(self._run("survey", {**dict(zip(names, after, strict=True)), "most": most}))
         return self._open(heads), place_of(heads, most)
 
     def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
+        """The items that fell due last and those due for longest, `most` of each, and when the next one falls due."""
         given = {"now": now, "most": most}
         newest = heads_of(self._run("newest", given))
         oldest = heads_of(self._run("oldest", given)) if len(newest) == most else []
@@ -36,6 +40,7 @@ class Claims(Statements[C]):
         return [head for head in heads if head.line.queue in queues]
 
     def open_queues(self, names: Iterable[str], connection: C | None = None) -> set[str]:
+        """Those of these queues that are neither paused nor below one that is."""
         queues = set(names)
         if not queues:
             return queues
@@ -51,6 +56,11 @@ class Claims(Statements[C]):
     def claim_metered(
         self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
     ) -> list[Grant]:
+        """`claim` under limits: for at most `calls` calls of up to `batch` items, as far as the meters have room.
+
+        The first asks are served first. A call under a limit on calls at the same time gets a lease of its own, because
+        such limits count leases. There is an answer for each ask, in their order.
+        """
         with self._writing() as connection:
             return self._grants(asks, worker, now, lease, calls, batch, connection)
 
@@ -92,15 +102,23 @@ class Claims(Statements[C]):
         raise NotImplementedError
 
     def running(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Which of these items run, each with the fence that it runs under."""
         return self._run("held", {"ids": list(ids)})
 
     def leases(self) -> list[tuple[int, str, datetime]]:
+        """Every lease: its fence, its worker, and until when it holds.
+
+        It answers only when a heartbeat could be written too. Reads may succeed while all writers have to wait, and
+        then a lease that is not prolonged does not mean that its worker is dead.
+        """
         return self._run("leases", {})
 
     def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
+        """What `under` gives for the `most` oldest leases that ran out by the clock; their workers may still live."""
         return self.under([row[0] for row in self._run("expired", {"now": now, "most": most})])
 
     def under(self, fences: Sequence[int]) -> tuple[list[Item], list[int]]:
+        """Running items under these leases, and the fences among them with nothing left."""
         return items_under(self._run("under", {"fences": list(fences)}))
 
     def fetch(self, ids: Sequence[int], connection: C | None = None) -> list[Item]:

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from duly.core.errors import KeyConflict
 from duly.core.model import Armed, NewItem, Placed
-from duly.store.contract import Merge
 from duly.store.records import NEW_ITEM
-from duly.store.statements import C, Statements
+from duly.store.statements import C, Merge, Statements
 
 
 class Puts(Statements[C]):
     def put(self, new: Sequence[NewItem]) -> list[Placed[Any]]:
+        """Insert items, all or none. If a live item has the key and the same content, the answer is that item."""
         placed = self._whole(lambda connection: self._put_many(connection, new))
         self._announce(new)
         return placed
@@ -36,6 +36,12 @@ class Puts(Statements[C]):
         return None
 
     def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        """Put items of one task whose rows keep their keys permanently; all or none.
+
+        A higher version of a key starts its row again in whatever state it is, as what `merge` makes of the old
+        arguments and the newer item. An equal or lower version changes nothing, unless the row is done: then the row
+        starts again with the next version. An item without a version is put as usual.
+        """
         if not new:
             return []
         armed = self._whole(lambda connection: self._arm(connection, new, merge))

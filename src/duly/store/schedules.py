@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from duly.core.clock import EPOCH
 from duly.core.model import LIVE, Item, NewSchedule, Revision, Schedule
-from duly.store.contract import FRESH, Plan, Seat
 from duly.store.records import ITEM, NEW_SCHEDULE, SCHEDULE, writer
 from duly.store.settling import Settling
-from duly.store.statements import C
+from duly.store.statements import FRESH, C, Plan, Seat
 
 _ring = attrgetter("ring")
 _written = writer(SCHEDULE, {bytes: bytes.decode})
@@ -24,6 +23,10 @@ _written = writer(SCHEDULE, {bytes: bytes.decode})
 
 class Schedules(Settling[C]):
     def enroll(self, new: Sequence[NewSchedule], seat: Seat, connection: C | None = None) -> list[tuple[int, bool]]:
+        """Create schedules, all or none. Returns the id of each, and whether it is new or had its key already.
+
+        A schedule with a ring gets the slot with the fewest members, and `seat` gives its rule and first time there.
+        """
         names = [(each.task, each.key) for each in new]
         with self._joining(connection) as joined:
             known = self._taken(names, joined)
@@ -69,6 +72,11 @@ class Schedules(Settling[C]):
         connection: C | None = None,
         without: Sequence[int] = (),
     ) -> int:
+        """Lock these schedules (None: those that are due, except `without`) and do what `plan` says becomes of them.
+
+        `plan` is given the schedules with their live items. For due ones, that is the last item that each made;
+        otherwise all waiting items, and running ones too if items must not overlap. Returns how many schedules it was.
+        """
         if which is None and self.takes_turns:  # look first: a read keeps no writer waiting
             next_at = self._run("next_schedule", {"without": encode(list(without)).decode()})[0][0]
             if next_at is None or next_at > now:

@@ -36,6 +36,7 @@ _fence = attrgetter("fence")
 
 class Settling(Puts[C]):
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: C | None = None) -> list[int]:
+        """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
         if connection is None and (
             self.takes_turns or any(change.member or change.then or change.job_id for change in changes)
         ):
@@ -126,6 +127,11 @@ class Settling(Puts[C]):
             self._run("end_job", ended, connection)
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
+        """Add rows to a job, all or none, the first of them with this number.
+
+        False when the job has that row already, or waits for one before it, takes no more or is gone: nothing was done
+        then.
+        """
         with self._writing() as connection:
             found = self._all(JOB, "lock_job", {"id": job_id}, connection)
             if not found or found[0].is_sealed or found[0].total != first - 1:
@@ -142,6 +148,7 @@ class Settling(Puts[C]):
         raise NotImplementedError
 
     def seal_job(self, job_id: int, now: datetime, connection: C | None = None) -> Job:
+        """Accept no more rows. A job whose rows have all ended is over by this."""
         with self._joining(connection) as own:
             (job,) = self._all(JOB, "seal_job", {"id": job_id, "now": now}, own)
             self._conclude(job, now, own)
@@ -152,6 +159,7 @@ class Settling(Puts[C]):
             self._run_many("note", connection, NOTE, [note for _, note in notes], at=[at for at, _ in notes])
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
+        """Show how far a running item is."""
         self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})
 
 

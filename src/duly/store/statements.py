@@ -8,11 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from contextvars import ContextVar
+from datetime import datetime, timedelta
 from itertools import starmap
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
+from duly.core.model import Head, Item, NewItem, NewSchedule, Revision, Schedule
 from duly.store.records import Record, S
+
+# What a listener receives: the head that a put made, or None for "something changed, look at the database".
+AWAITED: Final = "awaited"
+# A new item, that somebody waits for ends of items, or that something else has changed.
+News = Head | Literal["awaited"] | None
+
+# Until when, on the monotonic clock, the current thread or coroutine may wait for a connection.
+WAIT_UNTIL: ContextVar[float] = ContextVar("WAIT_UNTIL", default=float("inf"))
+
+# Items that fell due more recently than this are fresh: they must not wait behind a backlog.
+FRESH = timedelta(seconds=60)
+
+# A function that is given schedules, and the live items of each by its id, and says what becomes of the schedules.
+Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
+
+# A place in the order in which a survey visits lines: queue, lane, rank, task, owner.
+SurveyPlace = tuple[str, str, int, str, str]
+START: SurveyPlace = ("", "", -32_768, "", "")
+
+# A function that says which rule a schedule has in this slot of its ring, and when it is due there first.
+Seat = Callable[[NewSchedule, int], tuple[str, datetime]]
+
+# A function that is given the old arguments of a row and the newer item, and says as what the row is armed again.
+Merge = Callable[[bytes, NewItem], NewItem]
 
 C = TypeVar("C")  # a connection
 T = TypeVar("T")
@@ -25,6 +51,7 @@ class Statements(Generic[C]):
     takes_turns = False
 
     def now(self, connection: C | None = None) -> datetime:
+        """The database's clock."""
         raise NotImplementedError
 
     def _run(self, name: str, given: Mapping[str, Any], connection: C | None = None) -> list[Any]:
@@ -69,6 +96,11 @@ class Statements(Generic[C]):
                 yield own
 
     def read(self, name: str, parameters: Mapping[str, Any], connection: C | None = None) -> list[tuple[Any, ...]]:
+        """Run a named section: `read` is for those that only read, `write` for those that write.
+
+        Times come back as aware datetimes, JSON as its text in bytes; JSON and lists go in as JSON text. On the
+        connection of a `transaction` it is a part of that; without one, it is a transaction of its own.
+        """
         return self._run(name, parameters, connection)
 
     write = read

@@ -19,7 +19,7 @@ import psycopg
 
 from duly.core.errors import ConstraintViolated, WrongState
 from duly.core.model import Change, NewRow
-from duly.store.contract import AWAITED, News
+from duly.store.contract import AWAITED, News, Store
 from duly.store.postgres import sessions
 from duly.store.postgres.arrays import columns, copied_rows
 from duly.store.postgres.claims import PostgresClaims
@@ -27,7 +27,6 @@ from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import head_of
 from duly.store.postgres.puts import PostgresPuts
 from duly.store.records import CHANGE, TRIED
-from duly.store.schedules import Schedules
 from duly.store.sql import to_psycopg
 
 log = logging.getLogger("duly.store")
@@ -41,7 +40,7 @@ UNHEARD = 0.2
 ASK_AGAIN = 10.0
 
 
-class PostgresStore(PostgresClaims, PostgresPuts, Schedules[Connection]):
+class PostgresStore(PostgresClaims, PostgresPuts, Store):
     def twin(self, timeout: float | None = None) -> PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from duly.core.errors import ConstraintViolated, WrongState
 from duly.core.model import Change, NewItem, NewRow, Placed
-from duly.store.contract import News
+from duly.store.contract import News, Store
 from duly.store.puts import chunks
 from duly.store.records import CHANGE, NEW_ITEM, TRIED
-from duly.store.schedules import Schedules
 from duly.store.sqlite.claims import SqliteClaims
 from duly.store.sqlite.values import given, new_item_row, new_row_values, to_int, turns_of, typed, written
 
@@ -25,7 +24,7 @@ _new_item = written(NEW_ITEM)
 _change = written(CHANGE)
 
 
-class SqliteStore(SqliteClaims, Schedules[sqlite3.Connection]):
+class SqliteStore(SqliteClaims, Store):
     def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
 

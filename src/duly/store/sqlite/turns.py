@@ -25,9 +25,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from duly.store.sqlite.file import SqliteFile
 
 # Seconds after which a waiting thread looks whether it is its turn, without having been called.
 LOOK_AGAIN = 0.5
@@ -197,24 +200,12 @@ def line_at(path: str) -> WriterLine:
 # -- forks
 
 
-class Opened(Protocol):
-    """What has to be known of a store on a file when the process forks."""
-
-    turn: WriterLine
-    writer_lock: threading.Lock
-    reader_lock: threading.Lock
-
-    def let_go(self) -> list[Any]:
-        """Close the connections that nobody uses; returns those in use, which are no longer this store's."""
-        ...
-
-
 _LINES: dict[str, WriterLine] = {}
-_STORES: weakref.WeakSet[Opened] = weakref.WeakSet()
+_STORES: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
 _HELD: list[threading.Lock | WriterLine] = []  # while a fork is under way
 
 
-def mind_forks(store: Opened) -> None:
+def mind_forks(store: SqliteFile) -> None:
     _STORES.add(store)
 
 
@@ -257,7 +248,7 @@ def _after_in_child() -> None:
         line.renew()
 
 
-def _is_whole(store: Opened, held: list[threading.Lock | WriterLine]) -> bool:
+def _is_whole(store: SqliteFile, held: list[threading.Lock | WriterLine]) -> bool:
     return store.turn in held and store.writer_lock in held and store.reader_lock in held
 
 
