@@ -100,7 +100,7 @@ def service_at(database_url: str, rabbitmq_url: str, **settings: Any) -> Iterato
     worker = app.worker()
     worker.start()
     try:
-        patiently(lambda: service.wire.is_consuming, 60, "the service")
+        patiently(lambda: service.is_consuming, 60, "the service")
         yield service
     finally:
         worker.stop()

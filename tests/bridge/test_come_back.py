@@ -114,7 +114,7 @@ def test_none_of_many_messages_that_fail_faster_than_we_commit_is_lost(
 def test_a_message_that_comes_back_before_its_retry_is_noted_waits_for_that_and_is_retried(
     service: MessageRetry, broker: Broker, monkeypatch: pytest.MonkeyPatch, vhost_url: str
 ) -> None:
-    publish = service.wire.publish
+    publish = service.publish
 
     def out_and_back(messages: Sequence[Outgoing]) -> list[Receipt]:
         """The consumer has it, fails and sends it back before the try that published it ends."""
@@ -127,7 +127,7 @@ def test_a_message_that_comes_back_before_its_retry_is_noted_waits_for_that_and_
                 patiently(lambda: len(rows(service)) == 2)
         return receipts
 
-    monkeypatch.setattr(service.wire, "publish", out_and_back)
+    monkeypatch.setattr(service, "publish", out_and_back)
     broker.send(retry_message(message_id=ID, error_reason="first"))
     patiently(lambda: len(rows(service)) == 2)
     got = broker.get()

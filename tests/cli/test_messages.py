@@ -39,9 +39,8 @@ def service(database_url: str) -> Iterator[MessageRetry]:
     one = message_retry_on(app)
     headers = Properties().with_headers({"tenant": "acme", "authorization": "Bearer x"})
     one.intake.keep([Delivery(retry_message(message_id=ID, error_reason="boom \x1b[2J"), headers, False)])
-    one.intake.keep(
-        [Delivery(retry_message(original_queue="mails", original_payload=b"\x00\xff"), Properties(), False)]
-    )
+    other = retry_message(original_queue="mails", original_payload=b"\x00\xff")
+    one.intake.keep([Delivery(other, Properties(), False)])
     yield one
     app.close()
 

@@ -1,8 +1,8 @@
 """Reads a message of the retry queue, and finds what is wrong with it.
 
 It is protobuf, or JSON with the same fields if the content type says so. Whatever the bytes are, the answer is a
-`RetryRequest`, or `Invalid` with a reason; no message may raise. Nothing is guessed either: the library's decoders
-would take plain text for base64, the last of two values or a part of a number. Such messages go to a person instead.
+`Message`, which has a `problem` if it cannot be retried; no bytes may raise. Nothing is guessed either: the library's
+decoders would take plain text for base64, the last of two values or a part of a number. Such messages go to a person.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
-
-from duly.bridge.names import ID_LIMIT, message_id_of, queue_problem
+from duly.bridge.message import Message
+from duly.bridge.names import ID_LIMIT, message_id_of, queue_problem, text_problem
+from duly.bridge.properties import Properties
 from duly.bridge.retry_message_pb2 import RetryMessage
 
 MOST_RETRIES = 1_000  # a higher count is taken for a mistake
@@ -25,41 +25,20 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _JSON = re.compile(r"\s*(application|text)/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
 
-class RetryRequest(Struct, frozen=True):
-    """A message that is to be retried."""
-
-    message_id: str
-    payload: bytes
-    queue: str
-    reason: str
-    retry_count: int
-    max_retries: int | None  # None: the service's default
+def is_json(content_type: str | None, body: bytes) -> bool:
+    """Whether this is JSON by its content type, which may be that of the inner message, and may be a JSON object."""
+    looks_like_it = body[:200].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
+    return looks_like_it and content_type is not None and _JSON.fullmatch(content_type) is not None
 
 
-class Invalid(Struct, frozen=True):
-    """A message that nobody can retry, and why."""
-
-    problem: str
-    queue: str = ""  # the queue that it names, if that can be read
-
-
-def is_json(content_type: str | None) -> bool:
-    return content_type is not None and _JSON.fullmatch(content_type) is not None
-
-
-def looks_like_json(body: bytes) -> bool:
-    """Whether it may be a JSON object. The content type may be that of the inner message."""
-    return body[:200].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
-
-
-def read(body: bytes, content_type: str | None) -> RetryRequest | Invalid:
-    """What this message asks for."""
-    as_json = is_json(content_type) and looks_like_json(body)
+def read(body: bytes, content_type: str | None) -> Message:
+    """The message that is to be retried. If its `max_retries` is 0, the service's default applies."""
+    as_json = is_json(content_type, body)
     try:
         message = _from_json(body) if as_json else _from_protobuf(body)
     except Exception as error:  # a decoder may raise anything, and then the message is invalid
         form = "JSON" if as_json else "protobuf"
-        return Invalid(clean(f"not a RetryMessage in {form}: {error}", 500))
+        return _invalid(clean(f"not a RetryMessage in {form}: {error}", 500))
     return _checked(message)
 
 
@@ -172,27 +151,61 @@ def _varint(body: bytes, place: int) -> tuple[int, int]:
     return (value | byte << shift) & 0xFFFF_FFFF_FFFF_FFFF, place + 1
 
 
-def _checked(message: RetryMessage) -> RetryRequest | Invalid:
+def _checked(message: RetryMessage) -> Message:
     problem = queue_problem(message.original_queue)
     queue = message.original_queue if problem is None else ""
     message_id = message_id_of(message.message_id)
     if message_id is None:
         must = f"must be from 1 to {ID_LIMIT} characters without spaces"
-        return Invalid(clean(f"message_id: {must}, got {message.message_id!r:.80}", 200), queue)
+        return _invalid(clean(f"message_id: {must}, got {message.message_id!r:.80}", 200), queue)
     if problem is not None:
-        return Invalid(f"original_queue: {problem}")
+        return _invalid(f"original_queue: {problem}")
     for name in ("retry_count", "max_retries"):
         count = getattr(message, name)
         if not 0 <= count <= MOST_RETRIES:
-            return Invalid(f"{name}: must be from 0 to {MOST_RETRIES:,}, got {count}", queue)
-    return RetryRequest(
+            return _invalid(f"{name}: must be from 0 to {MOST_RETRIES:,}, got {count}", queue)
+    return Message(
         message_id=message_id,
-        payload=message.original_payload,
-        queue=message.original_queue,
+        payload=b64encode(message.original_payload).decode(),
+        queue=queue,
         reason=clean(message.error_reason, REASON_LIMIT),
         retry_count=message.retry_count,
-        max_retries=message.max_retries or None,
+        max_retries=message.max_retries,
     )
+
+
+def _invalid(problem: str, queue: str = "") -> Message:
+    """A message that nobody can retry, why, and the queue that it names, if that can be read."""
+    return Message(payload="", problem=problem, named_queue=queue)
+
+
+# -- the properties that come with it
+
+
+def original(properties: Properties, envelope: bytes) -> Properties:
+    """The properties of the message itself, as sent along with the request to retry it."""
+    own = properties.header("x-original-content-type")
+    if isinstance(own, str) and len(own.encode()) <= 255:
+        return properties.but(content_type=own)
+    if is_json(properties.text("content_type"), envelope):
+        return properties.but(content_type=None)  # which was that of the envelope
+    return properties
+
+
+def stated_route(properties: Properties) -> tuple[str, str | None]:
+    """The exchange and routing key by which the message first went, if its headers name both and both are valid."""
+    exchange, key = properties.header("x-original-exchange"), properties.header("x-original-routing-key")
+    if not isinstance(exchange, str) or not isinstance(key, str) or not exchange:
+        return "", None
+    return ("", None) if text_problem(exchange) or text_problem(key) else (exchange, key)
+
+
+def stated_count(properties: Properties, message_id: str) -> int:
+    """Which retry failed, by the headers that we gave it; 0 when they do not say, or are about another message."""
+    count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
+    is_its_own = of is None or (isinstance(of, str) and message_id_of(of) == message_id)
+    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST_RETRIES
+    return count if is_its_own and is_count else 0
 
 
 def clean(text: str, most: int) -> str:

@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.bridge import contract
-from duly.bridge.names import message_id_of, queue_problem, text_problem
+from duly.bridge.names import queue_problem
 from duly.bridge.properties import PERSISTENT, Properties, parse
 from duly.core import codec
 from duly.core.errors import InputError
@@ -95,32 +94,6 @@ class Message(Struct, kw_only=True, omit_defaults=True):
 def key_of(message_id: str, queue: str) -> str:
     """The key of a message: its id and its queue, because the same message may fail in several queues."""
     return f"{message_id} {queue}"
-
-
-def original(properties: Properties, envelope: bytes) -> Properties:
-    """The properties of the message itself, as sent along with the request to retry it."""
-    own = properties.header("x-original-content-type")
-    if isinstance(own, str) and len(own.encode()) <= 255:
-        return properties.but(content_type=own)
-    if contract.is_json(properties.text("content_type")) and contract.looks_like_json(envelope):
-        return properties.but(content_type=None)  # which was that of the envelope
-    return properties
-
-
-def stated_route(properties: Properties) -> tuple[str, str | None]:
-    """The exchange and routing key by which the message first went, if its headers name both and both are valid."""
-    exchange, key = properties.header("x-original-exchange"), properties.header("x-original-routing-key")
-    if not isinstance(exchange, str) or not isinstance(key, str) or not exchange:
-        return "", None
-    return ("", None) if text_problem(exchange) or text_problem(key) else (exchange, key)
-
-
-def stated_count(properties: Properties, message_id: str) -> int:
-    """Which retry failed, by the headers that we gave it; 0 when they do not say, or are about another message."""
-    count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
-    is_its_own = of is None or (isinstance(of, str) and message_id_of(of) == message_id)
-    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= contract.MOST_RETRIES
-    return count if is_its_own and is_count else 0
 
 
 def merged(old: bytes, newer: bytes, count: int) -> Message:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from duly import Attempt, Duly, GiveUp, Snooze
-from duly.apps.messages.intake import MessageIntake
-from duly.apps.messages.metrics import Metrics
-from duly.apps.messages.rows import Rows, about
-from duly.apps.messages.settings import MessagesSettings
-from duly.apps.messages.wire import Wire
+from duly import Attempt, GiveUp, Snooze
+from duly.apps.messages.rows import about
 from duly.bridge.contract import clean
 from duly.bridge.message import Message
 from duly.bridge.properties import BadProperties
 from duly.bridge.publisher import Outgoing, Receipt
 from duly.core.errors import DulyError
 from duly.core.model import Verdict
+
+if TYPE_CHECKING:
+    from duly.apps.messages.service import MessageRetry
 
 log = logging.getLogger("duly.bridge")
 
@@ -27,16 +26,13 @@ class RetryFailed(DulyError):
     """A message could not be published to its queue."""
 
 
-@dataclass(frozen=True)
 class Dispatch:
     """Publishes what is due and decides what the broker's answer means for the row."""
 
-    app: Duly
-    settings: MessagesSettings
-    rows: Rows
-    metrics: Metrics
-    wire: Wire
-    intake: MessageIntake
+    def __init__(self, service: MessageRetry) -> None:
+        self.service = service
+        self.app, self.settings = service.app, service.settings
+        self.rows, self.metrics = service.rows, service.metrics
 
     def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
         """Publish these, each to its queue or to review; what became of each."""
@@ -45,7 +41,7 @@ class Dispatch:
         is_traced = self.app.internals.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             if row.is_undecided and not row.is_sent_back:
-                verdicts[place] = self.intake.decide(row, attempt)
+                verdicts[place] = self.service.intake.decide(row, attempt)
                 continue
             try:
                 if reason := _why_review(row, attempt):
@@ -57,7 +53,7 @@ class Dispatch:
                     out.append((place, self._again(row, attempt, is_traced)))
             except (BadProperties, ValueError) as error:
                 verdicts[place] = GiveUp(f"it cannot be published: {error}")
-        receipts = self.wire.publish([outgoing for _, outgoing in out])
+        receipts = self.service.publish([outgoing for _, outgoing in out])
         left: list[tuple[int, Outgoing, str]] = []
         for (place, _), receipt in zip(out, receipts, strict=True):
             row, attempt = rows[place], attempts[place]
@@ -66,7 +62,7 @@ class Dispatch:
             if isinstance(verdicts[place], RetryFailed) and is_last:
                 reason = clean(str(verdicts[place]), 1_000)
                 left.append((place, self._for_review(row, attempt, reason), reason))
-        for (place, _, reason), receipt in zip(left, self.wire.publish([each[1] for each in left]), strict=True):
+        for (place, _, reason), receipt in zip(left, self.service.publish([each[1] for each in left]), strict=True):
             verdicts[place] = self._judge(rows[place], attempts[place], receipt, reason)
         return verdicts
 
@@ -80,7 +76,7 @@ class Dispatch:
                 self.metrics.executed.labels(label, "success").inc()
                 self.metrics.drift.observe(self._lateness(attempt))
                 if attempt.revivals:  # a person has sent it back from review, where it has a copy
-                    self.wire.withdraw(attempt.id)
+                    self.service.withdraw(attempt.id)
                 log.debug("message %s is back in %s", row.message_id, row.queue, extra=about(row, attempt))
                 return None
             case "confirmed":

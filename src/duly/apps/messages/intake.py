@@ -6,26 +6,25 @@ import itertools
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from duly import Attempt, Duly, Snooze
-from duly.apps.messages.metrics import Metrics
-from duly.apps.messages.rows import TASK_RANK, Rows, about, label
-from duly.apps.messages.settings import MessagesSettings
-from duly.apps.messages.wire import Wire
-from duly.bridge import contract
+from duly import Attempt, Snooze
+from duly.apps.messages.rows import TASK_RANK, about, label
 from duly.bridge.consumer import Delivery
-from duly.bridge.contract import Invalid, RetryRequest, clean
-from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, stated_count, stated_route
+from duly.bridge.contract import clean, original, read, stated_count, stated_route
+from duly.bridge.message import Failure, Message, fitting, merged, prepared
 from duly.bridge.publisher import CONFIRMED, Outgoing
 from duly.core import codec
 from duly.core.errors import DulyError, StoreUnavailable
 from duly.core.model import Armed, NewItem, Verdict
+
+if TYPE_CHECKING:
+    from duly.apps.messages.service import MessageRetry
 
 log = logging.getLogger("duly.bridge")
 
@@ -35,16 +34,14 @@ LOOK_AGAIN = 1.0
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@dataclass(frozen=True)
 class MessageIntake:
     """Makes rows of deliveries. A row for each message, whatever it holds."""
 
-    app: Duly
-    settings: MessagesSettings
-    rows: Rows
-    metrics: Metrics
-    wire: Wire
-    marks: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # of messages that get no row
+    def __init__(self, service: MessageRetry) -> None:
+        self.service = service
+        self.app, self.settings = service.app, service.settings
+        self.rows, self.metrics = service.rows, service.metrics
+        self._marks = itertools.count(1)  # of messages that get no row
 
     def keep(self, deliveries: Sequence[Delivery]) -> None:
         """Make these durable, all of them: what cannot be retried too, for a person to look at."""
@@ -123,29 +120,26 @@ class MessageIntake:
             return self._invalid_item(delivery, f"it could not be read: {type(error).__name__}: {error}")
 
     def _item(self, delivery: Delivery) -> NewItem:
-        content_type, problem = delivery.properties.text("content_type"), delivery.properties.problem
-        asked = Invalid(problem) if problem else contract.read(delivery.body, content_type)
-        if isinstance(asked, RetryRequest) and asked.queue == self.settings.retry_queue:
-            asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself", asked.queue)
-        if isinstance(asked, Invalid):
-            return self._invalid_item(delivery, asked.problem, asked.queue)
-        if len(delivery.body) > self.settings.message_max_bytes:
+        if delivery.properties.problem is not None:
+            return self._invalid_item(delivery, delivery.properties.problem)
+        message = read(delivery.body, delivery.properties.text("content_type"))
+        problem = message.problem
+        if problem is None and message.queue == self.settings.retry_queue:
+            problem = f"original_queue: {message.queue} is the retry queue itself"
+        if problem is None and len(delivery.body) > self.settings.message_max_bytes:
             problem = f"it has {len(delivery.body):,} bytes, more than is kept of a message"
-            return self._invalid_item(delivery, problem, asked.queue)
+        if problem is not None:
+            return self._invalid_item(delivery, problem, message.queue or message.named_queue)
         now = self.app.clock.now()
         properties = original(delivery.properties, delivery.body)
-        most = self.rows.retries(asked.queue) if asked.max_retries is None else asked.max_retries
         exchange, routing_key = stated_route(properties)
-        count = max(asked.retry_count, stated_count(properties, asked.message_id))
-        message = Message(
-            payload=b64encode(asked.payload).decode(),
-            queue=asked.queue,
-            message_id=asked.message_id,
+        count = max(message.retry_count, stated_count(properties, message.message_id or ""))
+        message = replace(
+            message,
             retry_count=count,
-            max_retries=most,
-            reason=asked.reason,
+            max_retries=message.max_retries or self.rows.retries(message.queue),
             properties=b64encode(properties.raw()).decode(),
-            story=[Failure(count, now, asked.reason[:500])],
+            story=[Failure(count, now, message.reason[:500])],
             exchange=exchange,
             routing_key=routing_key,
         )
@@ -171,8 +165,8 @@ class MessageIntake:
         if queue:
             told["x-original-queue"] = queue
         properties = fitting(prepared(delivery.properties), told)
-        mark = -next(self.marks)
+        mark = -next(self._marks)
         outgoing = Outgoing(mark, self.settings.manual_review_queue, properties, delivery.body)
-        (receipt,) = self.wire.publish([outgoing])
+        (receipt,) = self.service.publish([outgoing])
         if receipt is not CONFIRMED:
             raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")

@@ -1,8 +1,10 @@
-"""The retry service on one app: its task, its life beside a worker, and the parts that do the work."""
+"""The retry service on one app: its task, its connections to the broker, and the parts that do the work."""
 
 from __future__ import annotations
 
+import logging
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Any
 
 from duly import Attempt, Backoff, Duly, InputError
@@ -13,15 +15,18 @@ from duly.apps.messages.queries import Queries
 from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
 from duly.apps.messages.settings import MessagesSettings
-from duly.apps.messages.wire import Wire
+from duly.bridge.consumer import Consumer, Queue
 from duly.bridge.message import Message
 from duly.bridge.names import queue_problem
 from duly.bridge.properties import parse
+from duly.bridge.publisher import Outgoing, Publisher, Receipt
 from duly.core.model import Verdict
 from duly.tasks.task import Task
 
 WINDOW = 100  # messages that are published before their confirms are waited for
 TRIES = 4  # tries to publish a message before it goes to review: its queue may come back
+# After so many redeliveries the broker sets a message aside, for it seems to take its consumer down each time.
+DELIVERY_LIMIT = 100
 
 
 class MessageRetry:
@@ -29,17 +34,20 @@ class MessageRetry:
 
     def __init__(self, app: Duly, settings: MessagesSettings) -> None:
         self.app = app
+        self.settings = settings
         self.metrics = Metrics(app.internals.telemetry.depths)
-        self.wire = Wire(settings)
-        self._rows = Rows(settings)
-        self.intake = MessageIntake(app, settings, self._rows, self.metrics, self.wire)
-        self._dispatch = Dispatch(app, settings, self._rows, self.metrics, self.wire, self.intake)
+        self.rows = Rows(settings)
+        self.intake = MessageIntake(self)
+        self._dispatch = Dispatch(self)
         self.task = self._register()
-        self.review = Review(app, settings, self._rows)
+        self.review = Review(app, settings, self.rows)
         self.queries = Queries(app, settings)
+        # Both connect to the broker, from the start of a worker to its end.
+        self._publisher: Publisher | None = None
+        self._consumer: Consumer | None = None
 
     def _register(self) -> Task[..., Any]:
-        retry = Backoff(base=self._rows.base, cap=self._rows.cap, tries=TRIES)
+        retry = Backoff(base=self.rows.base, cap=self.rows.cap, tries=TRIES)
 
         # Internal, because an item of this task is published to whatever queue it names.
         @self.app.task(
@@ -52,18 +60,48 @@ class MessageRetry:
 
     def start(self) -> None:
         """Connect, and go on connecting; returns at once."""
-        self.wire.start(self.intake.keep, self._is_store_up)
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # we log broken connections ourselves, in one line
+        url, name, prefetch = self.settings.rabbitmq_url, self.settings.service_name, self.settings.message_prefetch
+        self._publisher = Publisher(url, f"{name} publisher")
+        self._consumer = Consumer(
+            url, f"{name} consumer", _queues(self.settings), self.intake.keep, self._is_store_up, prefetch
+        )
+        self._publisher.start()
+        self._consumer.start()
 
     def rest(self) -> None:
         """Take no more messages in; what is due still goes out."""
-        self.wire.rest()
+        if self._consumer is not None:
+            self._consumer.stop()
 
     def stop(self) -> None:
-        self.wire.stop()
+        if self._publisher is not None:
+            self._publisher.stop()
 
     def ailing(self) -> str | None:
         """What keeps messages from passing."""
-        return self.wire.trouble()
+        if self._consumer is None or self._publisher is None:
+            return None
+        return self._consumer.trouble() or self._publisher.link.trouble()
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether its queues are there and messages may come."""
+        return self._consumer is not None and self._consumer.is_consuming
+
+    def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """Publish these, and say what became of each."""
+        if not messages:
+            return []
+        if self._publisher is None:  # the handler was called without a worker
+            why = "the retry service is not running: its worker connects to the broker"
+            return [Receipt("not_sent", why)] * len(messages)
+        return self._publisher.publish(messages)
+
+    def withdraw(self, mark: int) -> None:
+        """Take the copy of a message out of the queue for people, for nobody has to look at it any more."""
+        if self._publisher is not None:
+            self._publisher.withdraw(self.settings.manual_review_queue, mark)
 
     def _is_store_up(self) -> bool:
         """Whether the database takes writes again; reading is not enough, since messages have to be stored."""
@@ -80,6 +118,20 @@ def install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     service = MessageRetry(app, settings)
     app.internals.companions.append(service)
     return service
+
+
+def _queues(settings: MessagesSettings) -> list[Queue]:
+    """The queue to consume and the one for people, as they are declared where they do not exist."""
+    incoming = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": DELIVERY_LIMIT,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": settings.manual_review_queue,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
+    }
+    review = {"x-queue-type": "quorum"}
+    return [Queue(settings.retry_queue, incoming), Queue(settings.manual_review_queue, review)]
 
 
 def _check(args: dict[str, Any]) -> None:
