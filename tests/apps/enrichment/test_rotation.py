@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.apps.enrichment.rotation import Rotation, Turn
+from duly.apps.enrichment.rounds import Rotation, Turn
 
 
 def test_each_look_up_that_found_nothing_turns_to_other_words_then_to_another_retailer() -> None:

@@ -19,7 +19,6 @@ from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
 from duly.tasks.checks import checked_key, checked_rows
-from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
 from duly.verbs import local
 from duly.verbs.schedules import ScheduleRow
@@ -39,6 +38,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
 Leap = Literal["feb28", "mar1", "skip"]
 OwnedRow = tuple[str | None, Any]  # an owner, and a person as a ScheduleRow
 Status = Literal["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]
+
+STATUSES: dict[str, Status] = {"running": "PROCESSING", "done": "COMPLETED", "failed": "FAILED"}
 
 
 class Person(Struct, frozen=True, kw_only=True):
@@ -98,7 +99,8 @@ class Birthdays:
             person = self._find(person_id, owner, connection)[1]
             if is_new:
                 verbs.audit.note(local(actor), "person.added", f"person:{person_id}", {}, connection)
-        if not is_new and _told(person) != (first_name, last_name, *_rule_words(new[1]["rule"]), zone):
+        told = (person.first_name, person.last_name, person.birthday, person.leap, person.zone)
+        if not is_new and told != (first_name, last_name, *_rule_words(new[1]["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
 
@@ -185,10 +187,8 @@ class Birthdays:
 
         `after` is the last person of the page before, or the id of one who has this owner.
         """
-        if isinstance(after, Person):
-            last = self._find(after.id, after.owner)[0].id
-        else:
-            last = self._find(after, owner)[0].id if after is not None else 0
+        known = (after.id, after.owner) if isinstance(after, Person) else (after, owner)
+        last = self._find(*known)[0].id if known[0] is not None else 0
         page = self.app.schedules.page(owner=owner, task=self.task.name, after=last, most=min(most, 1_000))
         return tuple(map(self.seen, page))
 
@@ -246,12 +246,9 @@ class Birthdays:
         except ValueError as error:  # which names its field first
             field, _, problem = str(error).partition(": ")
             raise InputError(field, problem) from None
-        options: ScheduleOptions = {
-            "zone": zone,
-            "catch_up": "all",
-            "max_lateness": self.settings.max_lateness_days * 86_400,
-        }
-        return owner, {"key": _key(checked_key(person_id), owner), "rule": rule, **options, "args": args}
+        key, lateness = _key(checked_key(person_id), owner), self.settings.max_lateness_days * 86_400
+        row = ScheduleRow(key=key, rule=rule, zone=zone, catch_up="all", max_lateness=lateness, args=args)
+        return owner, row
 
 
 def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
@@ -265,8 +262,14 @@ def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
     def birthday(attempt: Attempt, person_id: PersonId, first_name: Name, last_name: Name) -> None:
         """Tell the webhook."""
         about = {"eventId": attempt.id, "userId": person_id}
+        greeting = {"message": f"Hey, {first_name} {last_name} it's your birthday", "idempotencyKey": attempt.key}
         try:
-            _send(settings, person_id, f"Hey, {first_name} {last_name} it's your birthday", attempt)
+            if not settings.webhook_url:
+                raise ConfigError(
+                    "birthdays_webhook_url: say where greetings go, such as WEBHOOK_URL=https://example.com/hook"
+                )
+            headers, timeout = attempt_headers(attempt), settings.timeout_seconds
+            post_json(settings.webhook_url, {**greeting, **about}, headers=headers, timeout=timeout)
         except Throttled:
             raise
         except Exception as error:
@@ -279,24 +282,9 @@ def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
     return Birthdays(app, birthday, settings)
 
 
-def _send(settings: BirthdaysSettings, person_id: str, message: str, attempt: Attempt) -> None:
-    if not settings.webhook_url:
-        raise ConfigError("birthdays_webhook_url: say where greetings go, such as WEBHOOK_URL=https://example.com/hook")
-    post_json(
-        settings.webhook_url,
-        {"message": message, "idempotencyKey": attempt.key, "eventId": attempt.id, "userId": person_id},
-        headers=attempt_headers(attempt),
-        timeout=settings.timeout_seconds,
-    )
-
-
 def _key(person_id: str, owner: str | None) -> str:
     """The key of a person's schedule. It has the owner in it, because two owners may have people with the same id."""
     return person_id if owner is None else f"{owner}/{person_id}"
-
-
-def _told(person: Person) -> tuple[str, ...]:
-    return person.first_name, person.last_name, person.birthday, person.leap, person.zone
 
 
 def _rule_words(rule: Any) -> tuple[str, Leap]:
@@ -306,19 +294,10 @@ def _rule_words(rule: Any) -> tuple[str, Leap]:
 
 def _status(state: str, outcome: str | None, live: Item | None) -> Status:
     """The status of an event; one that was too late to be sent is CANCELLED."""
-    match state:
-        case "waiting":
-            return "FAILED" if live is not None and live.failures else "PENDING"
-        case "running":
-            return "PROCESSING"
-        case "done" if outcome == "expired":
-            return "CANCELLED"
-        case "done":
-            return "COMPLETED"
-        case "failed":
-            return "FAILED"
-        case _:
-            return "CANCELLED"
+    if state == "waiting":
+        return "FAILED" if live is not None and live.failures else "PENDING"
+    is_too_late = state == "done" and outcome == "expired"
+    return "CANCELLED" if is_too_late else STATUSES.get(state, "CANCELLED")
 
 
 def _day(birthday: date | str) -> date | str:

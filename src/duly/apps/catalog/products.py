@@ -267,12 +267,12 @@ def _synced_today(app: Duly, attempts: Sequence[Attempt], today: date) -> list[b
     """
     ids = [attempt.schedule_id for attempt in attempts if attempt.schedule_id is not None]
     known = {schedule.id: schedule for schedule in app.schedules.some(ids)}
-    synced = []
-    for attempt in attempts:
-        schedule = known.get(attempt.schedule_id or 0)
-        is_slots_own = schedule is not None and schedule.last_at == attempt.planned_at
-        synced.append(is_slots_own and schedule is not None and _kept(schedule).success_on == today)
-    return synced
+    return [
+        (schedule := known.get(attempt.schedule_id or 0)) is not None
+        and schedule.last_at == attempt.planned_at  # it is the slot's own
+        and _kept(schedule).success_on == today
+        for attempt in attempts
+    ]
 
 
 def _kept_of(offer: Offer, now: datetime) -> Kept:

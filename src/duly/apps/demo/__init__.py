@@ -16,7 +16,7 @@ from pathlib import Path
 
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
-from duly.apps.demo import messages, scenes
+from duly.apps.demo import scenes
 from duly.apps.demo.provider import Provider
 from duly.apps.demo.view import view
 from duly.apps.enrichment import enrichment_on
@@ -35,7 +35,7 @@ def run_demo(seconds: float | None) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-demo-")))
         logging.basicConfig(filename=folder / "demo.log", level=logging.INFO, force=True)
         provider = stack.enter_context(Provider())
-        broker = messages.reachable()
+        broker = scenes.reachable_broker()
         soon = datetime.now(UTC) + timedelta(minutes=2)
         stack.enter_context(
             imposed(
@@ -55,8 +55,8 @@ def run_demo(seconds: float | None) -> None:
                 birthdays_webhook_url=f"{provider.url}/greetings",
                 birthdays_at=f"{soon:%H:%M}",
                 message_base_delay_ms=1_500,
-                retry_queue=messages.RETRY,
-                manual_review_queue=messages.REVIEW,
+                retry_queue=scenes.RETRY,
+                manual_review_queue=scenes.REVIEW,
             )
         )
         app = load_app(REMINDERS)
@@ -68,7 +68,7 @@ def run_demo(seconds: float | None) -> None:
         )  # fmt: skip
         if broker:
             message_retry_on(app)
-            stack.enter_context(scenes.beside(partial(messages.orders, broker), "duly-shop"))
+            stack.enter_context(scenes.beside(partial(scenes.orders, broker), "duly-shop"))
         else:
             app.internals.offered[retry_service.name] = retry_service
         worker = app.worker()

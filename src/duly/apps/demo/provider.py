@@ -11,6 +11,8 @@ import io
 import json
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
@@ -47,16 +49,11 @@ class Provider:
         self._plans: dict[str, list[int]] = {}
         self._calls: dict[str, str] = {}
         self._failures = {"AC-105": 429, "AC-125": 429, "AC-112": 503}  # look-ups that fail once
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.provider = self
-        self._thread = threading.Thread(target=self._server.serve_forever, name="duly-provider", daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.answer))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Provider:
-        self._thread.start()
+        threading.Thread(target=self._server.serve_forever, name="duly-provider", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,19 +107,17 @@ def _offer(sku: str) -> dict[str, Any]:
     return {"sku": sku, "price": 5 + number % 90 + 0.9, "quantity": (number + minute) % 40, "in_stock": True}
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    provider: Provider
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 5
-    server: _Server
+
+    def __init__(self, answer: Callable[[str, Any, str], tuple[int, Any]], *given: Any) -> None:
+        self._answer = answer
+        super().__init__(*given)
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        status, answer = self.server.provider.answer(self.path, asked, self.headers["Idempotency-Key"])
+        status, answer = self._answer(self.path, asked, self.headers["Idempotency-Key"])
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -1,23 +1,33 @@
-"""What happens in the demo: reminders, a file of products, a catalog and birthdays.
+"""What happens in the demo: reminders, a file of products, a catalog, birthdays, and orders that fail sometimes.
 
-A scene is a generator: it does something, and yields the time at which it wants to go on.
+A scene is a generator: it does something, and yields the time at which it wants to go on. Orders are messages, and have
+a consumer on a thread of its own, if a broker can be reached.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count, cycle, islice
+from typing import Any
+from uuid import uuid4
 
 from duly.apps.birthdays import Birthdays
 from duly.apps.catalog import Catalog
 from duly.apps.demo.provider import Provider, products_csv
+from duly.apps.messages import MessagesSettings
+from duly.apps.messages.settings import broker_trouble
+from duly.config import section
 from duly.core.clock import Clock
 from duly.core.errors import WrongState
 from duly.facade.app import Duly
 from duly.verbs import LOCAL
+
+log = logging.getLogger("duly.demo")
 
 Scene = Iterator[datetime]
 
@@ -60,6 +70,12 @@ FAILS_ONCE = "oliver"  # the first message to this person fails
 
 CATALOG = 240  # products, ten in each slot
 FEW, EVERY = 3, timedelta(seconds=10)
+
+NEW_EVERY = 3.0  # seconds between two orders
+# How often each order fails before it succeeds; the last one always fails.
+ORDERS = (("Tea for two", 1), ("A red bicycle", 0), ("Socks, size 43", 2), ("A book about queues", 99))
+# Names of queues that nobody else uses.
+QUEUE, RETRY, REVIEW = (f"duly-demo-{os.getpid()}.{name}" for name in ("orders", "retry", "review"))
 
 
 @contextmanager
@@ -142,3 +158,54 @@ def birthdays(made: Birthdays, provider: Provider) -> Scene:
     found = [made.app.schedules.find(made.task.name, person).id for person in AT_ONCE]
     made.app.internals.verbs.schedules.run_now(LOCAL, *found)
     yield NEVER
+
+
+def reachable_broker() -> str | None:
+    """The URL of the broker in the settings; None if it cannot be reached, or its client is not installed."""
+    url = section(MessagesSettings).rabbitmq_url
+    return url if broker_trouble(url) is None else None
+
+
+def orders(url: str, over: threading.Event) -> None:
+    """Consume orders, and send those that fail to the retry service."""
+    import pika
+
+    while not over.is_set():
+        with suppress(pika.exceptions.AMQPError, OSError):
+            _work(pika.BlockingConnection(pika.URLParameters(url)), over)
+        over.wait(1)
+
+
+def _work(connection: Any, over: threading.Event) -> None:
+    channel = connection.channel()
+    channel.queue_declare(QUEUE, exclusive=True)
+    number = 0
+    for method, properties, body in channel.consume(QUEUE, auto_ack=True, inactivity_timeout=NEW_EVERY):
+        if over.is_set():
+            break
+        if method is None:
+            channel.basic_publish("", QUEUE, ORDERS[number % len(ORDERS)][0].encode())
+            number += 1
+        else:
+            _handle(channel, body, properties.headers or {})
+    channel.cancel()
+    for name in (RETRY, REVIEW):
+        channel.queue_delete(name)
+    connection.close()
+
+
+def _handle(channel: Any, body: bytes, headers: dict[str, Any]) -> None:
+    from duly.bridge.retry_message_pb2 import RetryMessage
+
+    count = headers.get("x-retry-count", 0)
+    if count >= dict(ORDERS).get(body.decode(), 0):
+        log.info("order handled: %s", body)
+        return
+    failed = RetryMessage(
+        message_id=headers.get("x-retry-message-id") or str(uuid4()),
+        original_payload=body,
+        original_queue=QUEUE,
+        error_reason="out of stock",
+        retry_count=count,
+    )
+    channel.basic_publish("", RETRY, failed.SerializeToString())

@@ -1,7 +1,9 @@
 """Asks the provider on behalf of items.
 
 A try is one round: one variant of the question, put to one retailer after the other until one has the product. When
-none has it, the row waits, and its next try asks in the next variant; when its rounds are used up, it is not found.
+none has it, the row waits, and its next try asks in the next variant, because the same question would get the same
+answer; when its rounds are used up, it is not found. Retailers are asked in the order of their priority; one that finds
+more than it was expected to moves up, one that finds nothing moves down.
 What was asked is written down with how the try ends, so a try that comes again goes on where the one before it stood.
 """
 
@@ -13,18 +15,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from prometheus_client import Counter, Histogram
 
 from duly import Attempt, Backoff, ByError, Duly, GiveUp, NotFound, Snooze, Throttled
 from duly.apps.enrichment.provider import NoAnswer, Product, ask
-from duly.apps.enrichment.rotation import Rotation, Turn
 from duly.apps.enrichment.searches import Question, Searches, SearchEvent
 from duly.apps.enrichment.settings import EnrichmentSettings, listed
 from duly.bulk.files import FileGone
 from duly.core.errors import DulyError
 from duly.core.model import Verdict
-from duly.core.policy.adapt import PERMANENT, SPACINGS, Trouble
+from duly.core.policy.adapt import PERMANENT, SPACINGS, Average, Trouble
 from duly.core.policy.retry import Retry
 
 log = logging.getLogger("duly.enrichment")
@@ -62,6 +64,43 @@ class NothingFound(LookUpFailed):
 FAILURES: dict[Trouble, type[LookUpFailed]] = {
     "server": ServerFailed, "timeout": AnswerTimedOut, "network": ConnectionFailed,
 }  # fmt: skip
+
+
+class Turn(Struct, frozen=True):
+    """One look-up: in which words, and whom to ask in which order."""
+
+    variant: str
+    retailers: tuple[str, ...]
+
+
+class Rotation(Struct, frozen=True, kw_only=True):
+    variants: tuple[str, ...]  # of the query, the most telling first
+    retailers: tuple[str, ...] = ()  # by priority
+    tries: int = 3  # MAX_ATTEMPTS_NOT_FOUND
+    found: Mapping[str, Average] = {}
+
+    def turn(self, not_found: int, available: tuple[str, ...] | None = None) -> Turn | None:
+        """What to try after so many look-ups that found nothing; None when that is enough.
+
+        `available` are the variants that this item has words for; the others are passed over.
+        """
+        usable = [variant for variant in self.variants if available is None or variant in available]
+        if not usable or not_found >= self.tries:
+            return None
+        # When every variant has been tried, the best one is tried again, beginning with another retailer.
+        rounds, place = divmod(not_found, len(usable))
+        order = self.order()
+        return Turn(usable[place], order[rounds % len(order) :] + order[: rounds % len(order)] if order else ())
+
+    def after(self, retailer: str, was_found: bool) -> Rotation:
+        """The same, after this retailer was asked."""
+        seen = self.found.get(retailer, Average(100.0, 0.5)).fed(was_found)
+        return replace(self, found={**self.found, retailer: seen})
+
+    def order(self) -> tuple[str, ...]:
+        """Retailers by how much they find, where the given priority decides between those that find alike."""
+        shares = {name: round(self.found[name].get(0.5) if name in self.found else 0.5, 1) for name in self.retailers}
+        return tuple(sorted(self.retailers, key=lambda name: -shares[name]))
 
 
 class Metrics:
@@ -103,7 +142,7 @@ class Rounds:
                 body = {"by": turn.variant, **said, "retailer": retailer or None}
                 product = self._ask(asked, path, body, fits)
                 if product is not None:
-                    self._note(attempt, number, asked)
+                    self._searches.note(attempt.item, number, asked, attempt.connection)
                     return product.result(turn.variant, retailer)
         except FileGone as error:
             return GiveUp(str(error))
@@ -111,9 +150,9 @@ class Rounds:
             return self._trouble(attempt, number, asked, error)
         where = f"nothing was found by {turn.variant}" + (f" at {', '.join(turn.retailers)}" if turn.retailers else "")
         if rotation.turn(number + 1, available) is None:
-            self._note(attempt, number, asked)
+            self._searches.note(attempt.item, number, asked, attempt.connection)
             return NotFound(f"{where}, which was the last of {number + 1} rounds")
-        self._note_now(attempt, number, asked)
+        self._searches.note(attempt.item, number, asked)
         raise NothingFound(where)
 
     def _ask(self, asked: list[Question], path: str, question: Mapping[str, Any], fits: Fits) -> Product | None:
@@ -138,22 +177,13 @@ class Rounds:
 
     def _trouble(self, attempt: Attempt, number: int, asked: Sequence[Question], error: NoAnswer) -> Verdict:
         if error.trouble == "throttled":
-            self._note(attempt, number, asked)
+            self._searches.note(attempt.item, number, asked, attempt.connection)
             return Throttled(error.retry_after, is_guess=error.is_guess)
         if error.trouble in PERMANENT:
-            self._note(attempt, number, asked)
-            return GiveUp(error.reason)
-        self._note_now(attempt, number, asked)
-        raise FAILURES.get(error.trouble, LookUpFailed)(error.reason)
-
-    def _note(self, attempt: Attempt, number: int, asked: Sequence[Question]) -> None:
-        """Tell of the questions in the transaction that settles the item: all of it happened, or nothing did."""
-        if asked:
             self._searches.note(attempt.item, number, asked, attempt.connection)
-
-    def _note_now(self, attempt: Attempt, number: int, asked: Sequence[Question]) -> None:
-        """Tell of the questions at once, because an exception follows, which would undo what the handler wrote."""
+            return GiveUp(error.reason)
         self._searches.note(attempt.item, number, asked)
+        raise FAILURES.get(error.trouble, LookUpFailed)(error.reason)
 
 
 def _standing(

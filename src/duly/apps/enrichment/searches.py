@@ -63,7 +63,11 @@ class Searches:
         return self._read("where item_id = :item_id order by id", {"item_id": item.id})
 
     def note(self, item: Item, round: int, questions: Sequence[Question], connection: Any = None) -> None:
-        """Write the questions of this try, each once; with a connection, in its transaction."""
+        """Write the questions of this try, each once.
+
+        With the connection of the attempt, that is a part of the transaction that settles the item: all of it happens,
+        or nothing does. Without, they are written at once, because an exception would undo what the handler wrote.
+        """
         subject = {"item_id": item.id, "job_id": item.job_id, "attempt": item.attempt, "fence": item.fence}
         with self._app.internals.store.transaction() if connection is None else nullcontext(connection) as own:
             for each in questions:
