@@ -179,7 +179,7 @@ def test_a_publisher_without_a_broker_says_so_after_a_while(monkeypatch: pytest.
 
 
 def test_a_broker_that_refuses_the_password_is_named_without_it(own_node: Node) -> None:
-    link = Link(f"amqp://guest:hunter2@127.0.0.1:{own_node.port}", "test", Silent())
+    link = Link(f"amqp://guest:hunter2@127.0.0.1:{own_node.port}", "test")
     link.start()
     trouble = patiently(lambda: (told := link.trouble()) and "not connected yet" not in told and told)
     assert f"127.0.0.1:{own_node.port}" in trouble
@@ -190,13 +190,7 @@ def test_a_broker_that_refuses_the_password_is_named_without_it(own_node: Node) 
 @pytest.mark.parametrize("url", ["", "http://x", "amqp://host:port", "amqp://host/?heartbeat=often"])
 def test_an_address_that_is_none_is_a_mistake_of_the_settings(url: str) -> None:
     with pytest.raises(ConfigError, match="rabbitmq_url"):
-        Link(url, "test", Silent())
-
-
-class Silent:
-    def opened(self, channel: object) -> None: ...
-
-    def closed(self, reason: str, is_refusal: bool) -> None: ...
+        Link(url, "test")
 
 
 def test_a_review_queue_that_is_gone_leaves_the_message_in_review_here(service: MessageRetry, url: str) -> None:

@@ -48,14 +48,6 @@ def service_on_both(database_url: str, vhost_url: str, broker: Broker) -> Iterat
         yield one
 
 
-class Deaf:
-    """Uses a link, and does nothing with it."""
-
-    def opened(self, channel: object) -> None: ...
-
-    def closed(self, reason: str, is_refusal: bool) -> None: ...
-
-
 def rows(service: MessageRetry) -> list[Row]:
     return list(service.app.read.pages())
 
@@ -255,7 +247,7 @@ def test_lines_of_the_log_about_a_message_name_it_and_its_queue(
 
 
 def test_a_refused_connection_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    link = Link("amqp://127.0.0.1:1", "tests", Deaf())
+    link = Link("amqp://127.0.0.1:1", "tests")
     link.start()
     patiently(lambda: "refused" in (link.trouble() or ""))
     link.stop()

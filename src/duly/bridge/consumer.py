@@ -25,7 +25,8 @@ log = logging.getLogger("duly.bridge")
 # After each pause the same messages are delivered again, and brokers count that. So pauses grow until one succeeds.
 FIRST_REST, LONGEST_REST = 0.2, 60.0
 PROBE_EVERY = 1.0
-BATCH_BYTES = 16 * 1024 * 1024
+# A batch has at most this many messages, and ends with the message that makes it this large.
+BATCH, BATCH_BYTES = 500, 16 * 1024 * 1024
 
 
 class Delivery(Struct, frozen=True):
@@ -43,7 +44,7 @@ class Queue(Struct, frozen=True):
     arguments: dict[str, Any] = {}
 
 
-class Consumer:
+class Consumer(Link):
     def __init__(
         self,
         url: str,
@@ -51,27 +52,24 @@ class Consumer:
         queues: Sequence[Queue],
         keep: Callable[[list[Delivery]], None],
         is_store_up: Callable[[], bool],
-        prefetch: int = 1_000,
-        most: int = 500,
+        prefetch: int,
     ) -> None:
+        super().__init__(url, name)
         self._queues = queues  # the first one is consumed
         self._keep = keep
         self._is_store_up = is_store_up
         self._prefetch = prefetch
-        self._most = most
-        self._channel: Any = None
+        self._consuming: Any = None  # the channel that messages come by
         self._tag: str | None = None
         # Each delivery with its channel and tag; on another channel the same tag would acknowledge another message.
         self._come: deque[tuple[Any, int, Delivery]] = deque()
         self._news = threading.Event()
-        self._stopping = threading.Event()
         self._resting: str | None = None
-        self._pause = FIRST_REST
-        self.link = Link(url, name, self)
+        self._rest_pause = FIRST_REST
         self._keeper = threading.Thread(target=self._keep_all, name="duly-keeper-of-messages", daemon=True)
 
     def start(self) -> None:
-        self.link.start()
+        super().start()
         self._keeper.start()
 
     def stop(self) -> None:
@@ -79,7 +77,7 @@ class Consumer:
         self._stopping.set()
         self._news.set()
         self._keeper.join(30)
-        self.link.stop()
+        super().stop()
 
     @property
     def is_consuming(self) -> bool:
@@ -88,7 +86,7 @@ class Consumer:
     def trouble(self) -> str | None:
         if self._resting is not None:
             return f"not consuming while the database is away: {self._resting}"
-        return self.link.trouble() if not self.link.is_open else None
+        return super().trouble() if not self.is_open else None
 
     # -- on the link's thread
 
@@ -97,7 +95,7 @@ class Consumer:
             self._declare(channel, list(self._queues))
 
     def closed(self, reason: str, is_refusal: bool) -> None:
-        self._channel = self._tag = None
+        self._consuming = self._tag = None
         self._come.clear()
 
     def _declare(self, channel: Any, left: list[Queue]) -> None:
@@ -108,7 +106,6 @@ class Consumer:
             self._consume(channel)
             return
         queue, *others = left
-        probe = self.link.another_channel
 
         def exists(asked: Any) -> None:
             asked.queue_declare(queue.name, passive=True, callback=lambda _: found(asked))
@@ -127,10 +124,10 @@ class Consumer:
                     callback=lambda _: self._declare(channel, others),
                 )
 
-        probe(exists, missing)
+        self.another_channel(exists, missing)
 
     def _consume(self, channel: Any) -> None:
-        self._channel = channel
+        self._consuming = channel
         channel.add_on_cancel_callback(lambda _: self._cancelled(channel))
         channel.basic_qos(prefetch_count=self._prefetch, callback=lambda _: self._begin(channel))
 
@@ -147,7 +144,7 @@ class Consumer:
         self._news.set()
 
     def _ack(self, channel: Any, tag: int) -> None:
-        if channel is self._channel and channel.is_open:
+        if channel is self._consuming and channel.is_open:
             channel.basic_ack(tag, multiple=True)
 
     # -- on the keeper's thread
@@ -164,7 +161,7 @@ class Consumer:
     def _take(self) -> list[tuple[Any, int, Delivery]]:
         batch: list[tuple[Any, int, Delivery]] = []
         size = 0
-        while len(batch) < self._most and size < BATCH_BYTES:
+        while len(batch) < BATCH and size < BATCH_BYTES:
             try:
                 each = self._come.popleft()
             except IndexError:
@@ -185,18 +182,18 @@ class Consumer:
             log.exception("cannot store %d messages; they stay with the broker", len(batch))
             self._rest(f"{type(error).__name__}: {error}")
         else:
-            self._pause = FIRST_REST
-            self.link.call(lambda: self._ack(channel, last))
+            self._rest_pause = FIRST_REST
+            self.call(lambda: self._ack(channel, last))
 
     def _rest(self, why: str) -> None:
         """Leave all messages with the broker until the database is back."""
         log.warning("stopped consuming until the database answers: %s", why)
         self._resting = why
-        self.link.call(self.link.reopen)
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_REST)
+        self.call(self.reopen)
+        pause, self._rest_pause = self._rest_pause, min(self._rest_pause * 2, LONGEST_REST)
         while not self._stopping.wait(pause) and not self._is_store_up():
             pause = min(pause * 2, PROBE_EVERY)
         self._resting = None
         if not self._stopping.is_set():
             log.info("consuming again")
-            self.link.call(self.link.reopen)
+            self.call(self.reopen)

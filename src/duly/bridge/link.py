@@ -1,7 +1,8 @@
 """A connection to the broker, on a thread of its own, made again whenever it breaks.
 
 pika does the handshake, TLS, heartbeats and frames. Connections and channels are used only on the link's own thread;
-other threads use `call` to run something there.
+other threads use `call` to run something there. What is done with a channel is for `Consumer` and `Publisher` to say,
+which are links.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import pika
 from pika import exceptions, frame
@@ -49,18 +50,8 @@ class BrokerConnection(pika.SelectConnection):  # type: ignore[misc]
         return end, frame.Header(channel, body_size, properties)
 
 
-class LinkUser(Protocol):
-    """The user of a link. Its methods are called on the link's thread when a channel is opened or closed."""
-
-    def opened(self, channel: Any) -> None: ...
-
-    def closed(self, reason: str, is_refusal: bool) -> None:
-        """`is_refusal`: the broker closed the channel because of something that was done on it."""
-        ...
-
-
 class Link:
-    def __init__(self, url: str, name: str, user: LinkUser) -> None:
+    def __init__(self, url: str, name: str) -> None:
         if not url.startswith(("amqp://", "amqps://")):
             raise ConfigError("rabbitmq_url: must begin with amqp:// or amqps://")
         try:
@@ -72,11 +63,10 @@ class Link:
             self._parameters.heartbeat = HEARTBEAT
         self.name = name
         self.where = f"{self._parameters.host}:{self._parameters.port}"
-        self._user = user
         self._lock = threading.Lock()
         self._connection: Any = None
         self._channel: Any = None
-        self._is_open = threading.Event()
+        self.is_open = False
         self._blocked: str | None = None
         self._trouble = "not connected yet"
         self._stopping = threading.Event()
@@ -95,13 +85,9 @@ class Link:
 
     def trouble(self) -> str | None:
         """What keeps messages from being sent and received, in a few words; None when nothing does."""
-        if not self._is_open.is_set():
+        if not self.is_open:
             return f"no connection to the broker at {self.where}: {self._trouble}"
         return None if self._blocked is None else f"the broker at {self.where} takes no messages: {self._blocked}"
-
-    @property
-    def is_open(self) -> bool:
-        return self._is_open.is_set()
 
     @property
     def is_blocked(self) -> bool:
@@ -128,7 +114,13 @@ class Link:
         if self._channel is not None and self._channel.is_open:
             self._channel.close()
 
-    # -- the thread
+    # -- on the link's thread
+
+    def opened(self, channel: Any) -> None:
+        """A channel is open."""
+
+    def closed(self, reason: str, is_refusal: bool) -> None:
+        """The channel is closed. `is_refusal`: by the broker, because of something that was done on it."""
 
     def another_channel(self, use: Callable[[Any], None], refused: Callable[[], None]) -> None:
         """Open a channel for something that may fail; `refused` is called if the broker closes it because of that."""
@@ -163,7 +155,7 @@ class Link:
                 self._lose(error)
             with self._lock:
                 connection, self._connection = self._connection, None
-            self._user.closed(self._trouble, False)  # also for what was passed to `call` at the last moment
+            self.closed(self._trouble, False)  # also for what was passed to `call` at the last moment
             _abandon(connection)
             self._stopping.wait(self._next_pause())
 
@@ -187,9 +179,9 @@ class Link:
         self._channel = channel
         channel.add_on_close_callback(self._on_channel_closed)
         self._opened_at = time.monotonic()
-        self._is_open.set()
+        self.is_open = True
         log.info("%s: connected to %s", self.name, self.where)
-        self._user.opened(channel)
+        self.opened(channel)
 
     def _on_channel_closed(self, channel: Any, reason: Exception) -> None:
         is_refusal = isinstance(reason, exceptions.ChannelClosedByBroker)
@@ -205,14 +197,14 @@ class Link:
         connection.ioloop.stop()
 
     def _lose(self, reason: BaseException, is_refusal: bool = False) -> None:
-        was_open, before = self._is_open.is_set(), self._trouble
-        self._is_open.clear()
+        was_open, before = self.is_open, self._trouble
+        self.is_open = False
         self._channel = None
         self._trouble = words(reason)
         if (was_open or self._trouble != before) and not self._stopping.is_set():
             log.warning("%s: no connection to %s: %s", self.name, self.where, self._trouble)
         if was_open:
-            self._user.closed(self._trouble, is_refusal)
+            self.closed(self._trouble, is_refusal)
 
     def _on_blocked(self, _: Any, method: Any) -> None:
         self._blocked = str(method.method.reason or "blocked")

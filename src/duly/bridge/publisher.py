@@ -90,32 +90,23 @@ class _Window:
 ReceiptPlace = tuple[_Window, int]
 
 
-class Publisher:
+class Publisher(Link):
     def __init__(self, url: str, name: str) -> None:
-        self._channel: Any = None
+        super().__init__(url, name)
+        self._confirming: Any = None  # the channel, once it confirms what is published on it
         self._tag = 0
-        self._lock = threading.Lock()
+        self._handing = threading.Lock()
         self._alone = threading.Lock()
         self._handed: set[_Window] = set()  # passed to the link's thread, which has not published them yet
         # Messages on their way by delivery tag, with the places of their receipts; and the tag of each mark.
         self._under_way: dict[int, tuple[Outgoing, list[ReceiptPlace]]] = {}
         self._tags: dict[int, int] = {}
         self._returned: dict[int, str] = {}  # by tag
-        self._stopping = threading.Event()
-        self.link = Link(url, name, self)
-
-    def start(self) -> None:
-        self.link.start()
-
-    def stop(self) -> None:
-        """Send nothing more, and close."""
-        self._stopping.set()
-        self.link.stop()
 
     def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Publish these and wait for their receipts. Waits for a while if the broker is away or blocked."""
         if not self._is_ready():
-            why = "the publisher stopped" if self._stopping.is_set() else self.link.trouble()
+            why = "the publisher stopped" if self._stopping.is_set() else self.trouble()
             return [Receipt("not_sent", why or "the channel is not ready")] * len(messages)
         window = self._send(messages)
         receipts = window.wait(CONFIRMED_WITHIN, self._is_held)
@@ -144,21 +135,21 @@ class Publisher:
     def _is_ready(self) -> bool:
         """Wait a while for a channel to publish on; returns whether there is one."""
         give_up = time.monotonic() + READY_WITHIN
-        while self.link.trouble() is not None or self._channel is None:
+        while self.trouble() is not None or self._confirming is None:
             if self._stopping.wait(0.02) or time.monotonic() > give_up:
                 return False
         return not self._stopping.is_set()
 
     def _is_held(self) -> bool:
         """Whether the broker has stopped reading from us, so that what we send stays in the socket."""
-        return self.link.is_blocked and self.link.is_open and not self._stopping.is_set()
+        return self.is_blocked and self.is_open and not self._stopping.is_set()
 
     def _send(self, messages: Sequence[Outgoing]) -> _Window:
         window = _Window(messages)
-        with self._lock:
+        with self._handing:
             self._handed.add(window)
-        if not self.link.call(lambda: self._publish(window)):
-            with self._lock:
+        if not self.call(lambda: self._publish(window)):
+            with self._handing:
                 self._handed.discard(window)
             window.tell_all(Receipt("not_sent", "the connection broke"))
         return window
@@ -166,7 +157,7 @@ class Publisher:
     def withdraw(self, queue: str, mark: int) -> None:
         """Take the message with this mark out of a queue, if it is found there soon; returns at once."""
         search = partial(take_out, queue=queue, header=MARK, value=mark)
-        self.link.call(lambda: self.link.another_channel(search, lambda: None))
+        self.call(lambda: self.another_channel(search, lambda: None))
 
     # -- on the link's thread
 
@@ -176,11 +167,11 @@ class Publisher:
 
     def _ready(self, channel: Any) -> None:
         self._tag = 0
-        self._channel = channel
+        self._confirming = channel
 
     def closed(self, reason: str, is_refusal: bool) -> None:
-        self._channel = None
-        with self._lock:
+        self._confirming = None
+        with self._handing:
             handed, self._handed = self._handed, set()
         for window in handed:
             window.tell_all(Receipt("not_sent", reason))
@@ -194,7 +185,7 @@ class Publisher:
                 window.tell(place, Receipt("unknown", reason))
 
     def _publish(self, window: _Window) -> None:
-        with self._lock:
+        with self._handing:
             if window not in self._handed:  # the channel was closed first, and they count as not sent
                 return
             self._handed.discard(window)
@@ -205,8 +196,8 @@ class Publisher:
 
     def _publish_one(self, message: Outgoing, place: ReceiptPlace) -> Receipt | None:
         """Publish one message. Returns a receipt if what becomes of it is known already, or None."""
-        if self._channel is None or not self._channel.is_open or self.link.is_blocked or self._stopping.is_set():
-            return Receipt("not_sent", self.link.trouble() or "the channel closed")
+        if self._confirming is None or not self._confirming.is_open or self.is_blocked or self._stopping.is_set():
+            return Receipt("not_sent", self.trouble() or "the channel closed")
         if (pending := self._tags.get(message.mark)) is not None:
             # An earlier try is still unconfirmed, so wait for that instead of sending it twice.
             earlier, places = self._under_way[pending]
@@ -216,9 +207,9 @@ class Publisher:
             return None
         try:
             raw = message.properties.with_headers({MARK: message.mark}).raw()
-            if len(raw) > self.link.frame_max - FRAME_OVERHEAD:
+            if len(raw) > self.frame_max - FRAME_OVERHEAD:
                 raise BadProperties("its headers are larger than a frame of the broker's")
-            self._channel.basic_publish(message.exchange, message.queue, message.body, Encoded(raw), mandatory=True)
+            self._confirming.basic_publish(message.exchange, message.queue, message.body, Encoded(raw), mandatory=True)
         except ValueError as error:  # it cannot be encoded, so it was not sent
             return Receipt("refused", str(error))
         except AMQPError as error:

@@ -187,8 +187,10 @@ class Birthdays:
 
         `after` is the last person of the page before, or the id of one who has this owner.
         """
-        known = (after.id, after.owner) if isinstance(after, Person) else (after, owner)
-        last = self._find(*known)[0].id if known[0] is not None else 0
+        if isinstance(after, Person):
+            last = self._find(after.id, after.owner)[0].id
+        else:
+            last = self._find(after, owner)[0].id if after is not None else 0
         page = self.app.schedules.page(owner=owner, task=self.task.name, after=last, most=min(most, 1_000))
         return tuple(map(self.seen, page))
 

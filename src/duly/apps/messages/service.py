@@ -82,7 +82,7 @@ class MessageRetry:
         """What keeps messages from passing."""
         if self._consumer is None or self._publisher is None:
             return None
-        return self._consumer.trouble() or self._publisher.link.trouble()
+        return self._consumer.trouble() or self._publisher.trouble()
 
     @property
     def is_consuming(self) -> bool:
