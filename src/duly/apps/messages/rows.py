@@ -26,10 +26,10 @@ class Rows:
     """Makes items of messages."""
 
     def __init__(self, settings: MessagesSettings) -> None:
-        self.base = settings.message_base_delay_ms / 1000
-        self.cap = settings.message_max_delay_ms / 1000
-        self._retries = settings.message_max_retries
-        self._rules = rules_of(settings.message_queues)
+        self._general = QueueRules(
+            settings.message_base_delay_ms, settings.message_max_delay_ms, settings.message_max_retries
+        )
+        self._rules = rules_of(settings.message_queues, self._general)
         self._names: set[str] = set()
 
     def of(self, message: Message, now: datetime) -> NewItem:
@@ -56,15 +56,13 @@ class Rows:
 
     def delay(self, retry_count: int, queue: str = "") -> float:
         """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
-        rules = self._rules.get(queue, QueueRules())
-        base = self.base if rules.base_ms is None else rules.base_ms / 1000
-        cap = self.cap if rules.max_ms is None else rules.max_ms / 1000
-        return float(min(base * 2 ** min(retry_count, 64), cap)) + random.random()  # noqa: S311 - spreads load, hides nothing
+        rules = self._rules.get(queue, self._general)
+        delay_ms: int = min(rules.base_ms * 2 ** min(retry_count, 64), rules.max_ms)
+        return delay_ms / 1000 + random.random()  # noqa: S311 - spreads load, hides nothing
 
     def retries(self, queue: str) -> int:
         """How many retries a message of this queue has that does not say so itself."""
-        rules = self._rules.get(queue, QueueRules())
-        return self._retries if rules.retries is None else rules.retries
+        return self._rules.get(queue, self._general).retries
 
     def queue_for(self, name: str) -> str:
         """The queue here for a queue of the broker: its own one, to be seen and paused, unless there are too many."""

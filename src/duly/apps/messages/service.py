@@ -1,16 +1,19 @@
-"""The retry service on one app: its task, its connections to the broker, and the parts that do the work."""
+"""The retry service on one app: its task, its connections to the broker, its metrics, and its parts."""
 
 from __future__ import annotations
 
 import logging
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from duly import Attempt, Backoff, Duly, InputError
 from duly.apps.messages.dispatch import Dispatch
 from duly.apps.messages.intake import MessageIntake
-from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.queries import Queries
 from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
@@ -20,13 +23,17 @@ from duly.bridge.message import Message
 from duly.bridge.names import queue_problem
 from duly.bridge.properties import parse
 from duly.bridge.publisher import Outgoing, Publisher, Receipt
+from duly.core.errors import DulyError
 from duly.core.model import Verdict
+from duly.core.shown import Depth
 from duly.tasks.task import Task
 
 WINDOW = 100  # messages that are published before their confirms are waited for
 TRIES = 4  # tries to publish a message before it goes to review: its queue may come back
 # After so many redeliveries the broker sets a message aside, for it seems to take its consumer down each time.
 DELIVERY_LIMIT = 100
+# The buckets of the drift, in seconds.
+DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
 
 
 class MessageRetry:
@@ -47,7 +54,8 @@ class MessageRetry:
         self._consumer: Consumer | None = None
 
     def _register(self) -> Task[..., Any]:
-        retry = Backoff(base=self.rows.base, cap=self.rows.cap, tries=TRIES)
+        base, cap = self.settings.message_base_delay_ms / 1000, self.settings.message_max_delay_ms / 1000
+        retry = Backoff(base=base, cap=cap, tries=TRIES)
 
         # Internal, because an item of this task is published to whatever queue it names.
         @self.app.task(
@@ -143,3 +151,44 @@ def _check(args: dict[str, Any]) -> None:
         raise InputError("payload", f"must be base64: {error}") from None
     if args["problem"] is None and (problem := queue_problem(args["queue"])):
         raise InputError("queue", problem)
+
+
+class Metrics:
+    """What the parts of the service count. The plug-in registers all of it on the app."""
+
+    def __init__(self, depths: Callable[[], Sequence[Depth]]) -> None:
+        self.scheduled = Counter("retries_scheduled", "Retries that were scheduled.", ["queue"], registry=None)
+        self.executed = Counter(
+            "retries_executed", "Messages published again, or not: success, failed.", ["queue", "status"], registry=None
+        )
+        self.exhausted = Counter(
+            "retries_exhausted", "Messages moved to manual review after max retries.", ["queue"], registry=None
+        )
+        self.drift = Histogram(
+            "retry_drift_seconds", "From the scheduled time to the broker's confirm.", buckets=DRIFT, registry=None
+        )
+        self.invalid = Counter("retry_invalid_messages", "Messages that nobody can retry.", registry=None)
+        self.repeated = Counter("retry_repeated_messages", "Deliveries of what was known.", registry=None)
+        self.depth = _Waiting(depths)
+
+
+class _Waiting(Collector):
+    """The gauge of waiting messages."""
+
+    def __init__(self, depths: Callable[[], Sequence[Depth]]) -> None:
+        self._depths = depths
+
+    def collect(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("retry_queue_depth", "Pending retry tasks.")
+        try:
+            depths = self._depths()
+        except DulyError:
+            return
+        waiting = sum(
+            each.items for each in depths if each.state == "waiting" and each.queue.partition("/")[0] == QUEUE
+        )
+        depth.add_metric([], waiting)
+        yield depth
+
+    def describe(self) -> Iterable[Metric]:
+        return ()

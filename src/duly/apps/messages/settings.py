@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from duly.bridge.names import queue_problem
 from duly.config import sources
@@ -18,22 +19,23 @@ PATIENCE = 2  # seconds that a broker has to answer `duly doctor`
 
 
 class QueueRules(Struct, frozen=True):
-    """What is different for the messages of one queue; None is as for all."""
+    """How messages of a queue are retried: the first delay, the longest, and how often."""
 
-    base_ms: int | None = None
-    max_ms: int | None = None
-    retries: int | None = None
+    base_ms: int
+    max_ms: int
+    retries: int
 
 
-def rules_of(message_queues: str) -> dict[str, QueueRules]:
-    """What the setting `message_queues` says, by queue."""
+def rules_of(message_queues: str, general: QueueRules) -> dict[str, QueueRules]:
+    """The rules of each queue in the setting `message_queues`, which differ from those of all others."""
     rules: dict[str, QueueRules] = {}
     for each in filter(None, map(str.strip, message_queues.split(","))):
         queue, _, text = each.rpartition("=")
         numbers = text.split("/")
         if not queue.strip() or len(numbers) > 3 or not all(re.fullmatch(r" *[0-9]{0,9} *", one) for one in numbers):
             raise ValueError(f"must be like orders=500/30000/5, got {each!r:.80}")
-        rules[queue.strip()] = QueueRules(*(int(one) if one.strip() else None for one in numbers))
+        given = zip(QueueRules.__struct_fields__, numbers, strict=False)
+        rules[queue.strip()] = replace(general, **{name: int(one) for name, one in given if one.strip()})
     return rules
 
 
@@ -69,7 +71,7 @@ class MessagesSettings(Section):
         "",
         "Other delays and retries for some queues, as QUEUE=FIRST_MS/LONGEST_MS/RETRIES, separated by commas: "
         "orders=500/30000/5. An empty part keeps the general value.",
-        check=rules_of,
+        check=lambda text: rules_of(text, QueueRules(0, 0, 0)),
     )
     message_descriptors: str = setting("", "A file with a protobuf FileDescriptorSet, to show the content of messages.")
     message_types: str = setting(
