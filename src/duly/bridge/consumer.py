@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -37,25 +37,19 @@ class Delivery(Struct, frozen=True):
     is_redelivered: bool
 
 
-class Queue(Struct, frozen=True):
-    """A queue that is declared if it does not exist, and used as it is if it does."""
-
-    name: str
-    arguments: dict[str, Any] = {}
-
-
 class Consumer(Link):
     def __init__(
         self,
         url: str,
         name: str,
-        queues: Sequence[Queue],
+        queues: Mapping[str, dict[str, Any]],
         keep: Callable[[list[Delivery]], None],
         is_store_up: Callable[[], bool],
         prefetch: int,
     ) -> None:
         super().__init__(url, name)
-        self._queues = queues  # the first one is consumed
+        self._queues = queues  # each with its arguments, if it has to be declared; the first one is consumed
+        self._queue = next(iter(queues))
         self._keep = keep
         self._is_store_up = is_store_up
         self._prefetch = prefetch
@@ -92,39 +86,37 @@ class Consumer(Link):
 
     def opened(self, channel: Any) -> None:
         if self._resting is None:
-            self._declare(channel, list(self._queues))
+            self._declare(channel, list(self._queues.items()))
 
     def closed(self, reason: str, is_refusal: bool) -> None:
         self._consuming = self._tag = None
         self._come.clear()
 
-    def _declare(self, channel: Any, left: list[Queue]) -> None:
+    def _declare(self, channel: Any, left: list[tuple[str, dict[str, Any]]]) -> None:
         """Declare these queues one after the other, unless they exist, and then consume the first."""
         if not channel.is_open:
             return
         if not left:
             self._consume(channel)
             return
-        queue, *others = left
+        (queue, arguments), *others = left
 
-        def exists(asked: Any) -> None:
-            asked.queue_declare(queue.name, passive=True, callback=lambda _: found(asked))
+        def ask(other: Any) -> None:
+            other.queue_declare(queue, passive=True, callback=lambda _: found(other))
 
-        def found(asked: Any) -> None:
-            asked.close()
-            self._declare(channel, others)
+        def found(other: Any) -> None:
+            other.close()
+            go_on()
 
         def missing() -> None:
             if channel.is_open:
-                log.info("declaring queue %s", queue.name)
-                channel.queue_declare(
-                    queue.name,
-                    durable=True,
-                    arguments=queue.arguments,
-                    callback=lambda _: self._declare(channel, others),
-                )
+                log.info("declaring queue %s", queue)
+                channel.queue_declare(queue, durable=True, arguments=arguments, callback=go_on)
 
-        self.another_channel(exists, missing)
+        def go_on(*_: Any) -> None:
+            self._declare(channel, others)
+
+        self.another_channel(ask, missing)
 
     def _consume(self, channel: Any) -> None:
         self._consuming = channel
@@ -132,11 +124,11 @@ class Consumer(Link):
         channel.basic_qos(prefetch_count=self._prefetch, callback=lambda _: self._begin(channel))
 
     def _begin(self, channel: Any) -> None:
-        self._tag = channel.basic_consume(self._queues[0].name, self._on_message)
+        self._tag = channel.basic_consume(self._queue, self._on_message)
 
     def _cancelled(self, channel: Any) -> None:
         """The queue was deleted, so open a new channel, which declares it again."""
-        log.warning("queue %s was deleted", self._queues[0].name)
+        log.warning("queue %s was deleted", self._queue)
         channel.close()
 
     def _on_message(self, channel: Any, method: Any, properties: Properties, body: bytes) -> None:

@@ -23,11 +23,10 @@ NAMES = (
 )  # fmt: skip
 _BITS = {name: 1 << (15 - place) for place, name in enumerate(NAMES)}
 _OCTETS = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
-# The size in bytes of table values with a fixed size, by the letter of their type.
-_SIZES = {b"t": 1, b"b": 1, b"B": 1, b"U": 2, b"u": 2, b"s": 2, b"I": 4, b"i": 4, b"L": 8, b"l": 8, b"f": 4, b"d": 8,
-          b"D": 5, b"T": 8, b"V": 0}  # fmt: skip
+# Values of tables by the letter of their type: the form of numbers, and the size in bytes of all that have a fixed one.
 _FORMS = {b"t": ">?", b"b": ">b", b"B": ">B", b"U": ">h", b"u": ">H", b"s": ">h", b"I": ">i", b"i": ">I", b"L": ">q",
           b"l": ">q", b"f": ">f", b"d": ">d"}  # fmt: skip
+_SIZES = {**{kind: struct.calcsize(form) for kind, form in _FORMS.items()}, b"D": 5, b"T": 8, b"V": 0}
 _LONG = frozenset((b"S", b"x", b"A", b"F"))
 _DEPTH = 20
 

@@ -7,7 +7,7 @@ import threading
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -55,10 +55,11 @@ def view(app: Duly, worker: Worker, step: Callable[[], None], probe_url: str | N
         except (DulyError, OSError):  # nobody listens any more, or the database went away
             worker.stop()
 
-    with ExitStack() as stack:
-        stack.callback(shown.conclude)
-        stack.enter_context(beside(look, "duly-view"))
-        yield
+    try:
+        with beside(look, "duly-view"):
+            yield
+    finally:
+        shown.conclude()
 
 
 class Lines:
@@ -149,28 +150,24 @@ class Screen(Lines):
 
 
 def _upcoming(rows: list[Row], now: datetime) -> RenderableType:
-    table = words.table(">due", "upcoming", rows=(), last=True)
-    table.columns[0].min_width = 8
+    lines = []
     for row in rows:
         again = Text(f"try {row.attempt + 1}  ", style="yellow") if row.failures else Text()
         when = words.relative(row.due_at, now) if row.due_at > now else "now"
-        table.add_row(Text(when, style="cyan"), Text.assemble(again, _title(row)))
-    if not rows:
-        table.add_row("", Text("nothing waits", style="dim"))
+        lines.append((Text(when, style="cyan"), Text.assemble(again, _title(row))))
+    table = words.table(">due", "upcoming", rows=lines or [("", Text("nothing waits", style="dim"))], last=True)
+    table.columns[0].min_width = 8
     return table
 
 
 def _happened(events: list[DemoEvent]) -> RenderableType:
-    table = words.table("time", "", "what happened", "", rows=(), last=True)
+    lines = []
     for event in events:
         mark, style = MARKS[event.kind]
-        table.add_row(
-            Text(f"{event.time.astimezone():%H:%M:%S}", style="dim"),
-            Text(f"{mark} {event.kind}", style=style),
-            Text(words.cut(_title(event.row), 30)),
-            Text(event.text, style="dim"),
-        )
-    return table
+        time = Text(f"{event.time.astimezone():%H:%M:%S}", style="dim")
+        what = Text(words.cut(_title(event.row), 30))
+        lines.append((time, Text(f"{mark} {event.kind}", style=style), what, Text(event.text, style="dim")))
+    return words.table("time", "", "what happened", "", rows=lines, last=True)
 
 
 def _title(row: Row) -> str:

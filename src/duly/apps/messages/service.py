@@ -18,7 +18,7 @@ from duly.apps.messages.queries import Queries
 from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
 from duly.apps.messages.settings import MessagesSettings
-from duly.bridge.consumer import Consumer, Queue
+from duly.bridge.consumer import Consumer
 from duly.bridge.message import Message
 from duly.bridge.names import queue_problem
 from duly.bridge.properties import parse
@@ -128,8 +128,8 @@ def install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     return service
 
 
-def _queues(settings: MessagesSettings) -> list[Queue]:
-    """The queue to consume and the one for people, as they are declared where they do not exist."""
+def _queues(settings: MessagesSettings) -> dict[str, dict[str, Any]]:
+    """The queue to consume and the one for people, with the arguments to declare them where they do not exist."""
     incoming = {
         "x-queue-type": "quorum",
         "x-delivery-limit": DELIVERY_LIMIT,
@@ -138,8 +138,7 @@ def _queues(settings: MessagesSettings) -> list[Queue]:
         "x-dead-letter-strategy": "at-least-once",
         "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
     }
-    review = {"x-queue-type": "quorum"}
-    return [Queue(settings.retry_queue, incoming), Queue(settings.manual_review_queue, review)]
+    return {settings.retry_queue: incoming, settings.manual_review_queue: {"x-queue-type": "quorum"}}
 
 
 def _check(args: dict[str, Any]) -> None:
