@@ -13,11 +13,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 from uuid import uuid4
 
 import pika
@@ -27,11 +28,10 @@ from bench.contenders import REPOSITORY
 from bench.report import table
 from bench.usage import cpu_seconds
 from duly import Attempt, Duly
-from duly.apps.messages import Settings
+from duly.apps.messages import MessagesSettings
 from duly.apps.messages.process import PROMPT
-from duly.apps.messages.service import WINDOW, MessageRetry
-from duly.apps.messages.wire import queues
-from duly.bridge.consumer import Delivery, Queue
+from duly.apps.messages.service import WINDOW, MessageRetry, queues
+from duly.bridge.consumer import Delivery
 from duly.bridge.message import Message
 from duly.bridge.properties import Properties
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher
@@ -44,7 +44,7 @@ sys.path.append(str(REPOSITORY / "tools"))
 from private import temporary
 from rabbitnode import Node
 
-ORDERS = Queue("orders", {"x-queue-type": "quorum"})
+ORDERS = "orders"
 PATIENCE = 600.0
 IN = ("consume and acknowledge", "to PostgreSQL", "to SQLite")
 OUT = ("publish and confirm", "from PostgreSQL", "from SQLite")
@@ -54,20 +54,22 @@ class Counted(MessageRetry):
     """The real service; tells when so many messages were kept or sent. If it `is_bare` it does not keep them."""
 
     def __init__(self, app: Duly, messages: int, is_bare: bool = False) -> None:
-        super().__init__(app, app.section(Settings))
+        super().__init__(app, app.section(MessagesSettings))
         app.internals.companions.append(self)
         self.is_done = threading.Event()
         self._left = messages
         self._is_bare = is_bare
         self._counting = threading.Lock()
+        self._keep, self._send = self.intake.keep, self._dispatch.send
+        vars(self.intake)["keep"], vars(self._dispatch)["send"] = self.keep, self.send
 
     def keep(self, deliveries: Sequence[Delivery]) -> None:
         if not self._is_bare:
-            super().keep(deliveries)
+            self._keep(deliveries)
         self._count(len(deliveries))
 
     def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
-        verdicts = super().send(rows, attempts)
+        verdicts = self._send(rows, attempts)
         self._count(verdicts.count(None))
         return verdicts
 
@@ -117,7 +119,7 @@ class Stage:
 
     def envelope(self) -> bytes:
         return RetryMessage(
-            message_id=str(uuid4()), original_payload=self._payload, original_queue=ORDERS.name, error_reason="time-out"
+            message_id=str(uuid4()), original_payload=self._payload, original_queue=ORDERS, error_reason="time-out"
         ).SerializeToString()
 
     def deliveries(self) -> list[Delivery]:
@@ -129,7 +131,7 @@ class Stage:
         told = {"x-retry-message-id": str(uuid4()), "x-retry-count": 1, "x-retry-max": 3, "x-retry-reason": "time-out",
                 "x-retry-first-failure": "2026-01-01T00:00:00.000000+00:00"}  # fmt: skip
         properties = Properties().with_headers({"tenant": "acme", "n": 7, **told}).but(delivery_mode=b"\x02")
-        return [Outgoing(mark, ORDERS.name, properties, self._payload) for mark in range(1, self.messages + 1)]
+        return [Outgoing(mark, ORDERS, properties, self._payload) for mark in range(1, self.messages + 1)]
 
     def timed(self, act: Callable[[], None]) -> dict[str, float]:
         """Messages per second of what takes all of them in or out, and the processor time of everybody."""
@@ -190,11 +192,12 @@ def main() -> None:
 def take_in(stage: Stage, kind: str, is_bare: bool = False) -> dict[str, float]:
     """Messages that wait in the queue; from the start of the consumer until the last is durable."""
     with stage.broker() as broker, stage.app(kind, broker) as app:
-        own = queues(app.settings)
+        own = queues(app.section(MessagesSettings))
+        incoming, *_ = own
         declare(broker, own)
         with connected(broker) as publisher:
             deliveries = enumerate(stage.deliveries(), 1)
-            publish(publisher, [Outgoing(mark, own[0].name, each.properties, each.body) for mark, each in deliveries])
+            publish(publisher, [Outgoing(mark, incoming, each.properties, each.body) for mark, each in deliveries])
         service = Counted(app, stage.messages, is_bare)
 
         def act() -> None:
@@ -212,7 +215,7 @@ def take_in(stage: Stage, kind: str, is_bare: bool = False) -> dict[str, float]:
 def publish_alone(stage: Stage) -> dict[str, float]:
     """The publisher, with as many windows at a time as the worker has threads."""
     with stage.broker() as broker, connected(broker) as publisher:
-        declare(broker, [ORDERS])
+        declare(broker, {ORDERS: {"x-queue-type": "quorum"}})
         retries = stage.retries()
         return stage.timed(lambda: publish(publisher, retries))
 
@@ -220,7 +223,7 @@ def publish_alone(stage: Stage) -> dict[str, float]:
 def send_out(stage: Stage, kind: str) -> dict[str, float]:
     """Messages that are due; from the start of the worker until the last is confirmed and its row done."""
     with stage.broker() as broker, stage.app(kind, broker) as app:
-        declare(broker, [ORDERS])
+        declare(broker, {ORDERS: {"x-queue-type": "quorum"}})
         service = Counted(app, stage.messages)
         deliveries = stage.deliveries()
         for at in range(0, len(deliveries), 500):
@@ -243,7 +246,7 @@ def send_out(stage: Stage, kind: str) -> dict[str, float]:
         finally:
             worker.stop()
             worker.drain()
-        figures["twice"] = declare(broker, [ORDERS]) - stage.messages
+        figures["twice"] = declare(broker, {ORDERS: {"x-queue-type": "quorum"}}) - stage.messages
         return figures
 
 
@@ -259,11 +262,11 @@ def unfinished(app: Duly) -> int:
     return sum(each.items for each in app.read.depths() if each.state in ("waiting", "running"))
 
 
-def declare(broker: str, wanted: Sequence[Queue]) -> int:
+def declare(broker: str, wanted: Mapping[str, dict[str, Any]]) -> int:
     """Make these queues; how many messages are in them if they exist."""
     connection = pika.BlockingConnection(pika.URLParameters(broker))
     channel = connection.channel()
-    made = [channel.queue_declare(queue.name, durable=True, arguments=queue.arguments) for queue in wanted]
+    made = [channel.queue_declare(name, durable=True, arguments=given) for name, given in wanted.items()]
     connection.close()
     return sum(answer.method.message_count for answer in made)
 

@@ -72,7 +72,7 @@ class MessageRetry:
         url, name, prefetch = self.settings.rabbitmq_url, self.settings.service_name, self.settings.message_prefetch
         self._publisher = Publisher(url, f"{name} publisher")
         self._consumer = Consumer(
-            url, f"{name} consumer", _queues(self.settings), self.intake.keep, self._is_store_up, prefetch
+            url, f"{name} consumer", queues(self.settings), self.intake.keep, self._is_store_up, prefetch
         )
         self._publisher.start()
         self._consumer.start()
@@ -128,7 +128,7 @@ def install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     return service
 
 
-def _queues(settings: MessagesSettings) -> dict[str, dict[str, Any]]:
+def queues(settings: MessagesSettings) -> dict[str, dict[str, Any]]:
     """The queue to consume and the one for people, with the arguments to declare them where they do not exist."""
     incoming = {
         "x-queue-type": "quorum",
