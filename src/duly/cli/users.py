@@ -11,7 +11,7 @@ import click
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing, printing_times, session
 from duly.core.errors import InputError
-from duly.verbs.who import SCOPES
+from duly.verbs.context import SCOPES
 
 if TYPE_CHECKING:
     from duly.core.shown import KeyInfo, Role, Scope

@@ -32,8 +32,8 @@ from duly.tasks.puttable import TaskBackend
 from duly.tasks.task import Task
 from duly.telemetry.telemetry import Telemetry
 from duly.verbs import VerbContext, Verbs
+from duly.verbs.context import Masks
 from duly.verbs.files import SCAN
-from duly.verbs.masks import Masks
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
@@ -100,15 +100,12 @@ class Internals:
             observed=lambda: self.telemetry.observe(self.store),
             task_named=self.task_named,
             rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
-            is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
             forget_depths=self.telemetry.depths.forget,
             measured=self.telemetry.jobs.measured,
             masks=Masks(self.settings.masked),
             depths=self.telemetry.depths,
             tasks=lambda: self.tasks,
-            late_seconds=self.settings.alert_late_seconds,
-            silence_seconds=self.settings.alert_silence_seconds,
-            history_seconds=self.settings.history_seconds,
+            settings=self.settings,
             job_settings=section(JobSettings, self.given),
         )
 

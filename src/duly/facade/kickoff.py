@@ -14,8 +14,8 @@ from duly.core.settings import Settings
 from duly.engine.equipment import Equipment
 from duly.engine.worker import Worker
 from duly.facade.endings import Endings
+from duly.verbs.context import Principal
 from duly.verbs.jobs import Jobs
-from duly.verbs.who import Principal
 
 # The longest slice, and seconds that handlers have to end after it: together they fit into a request.
 LONGEST = 20.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
-from duly.verbs.context import VerbContext
+from duly.verbs.context import LOCAL, SCOPES, Principal, VerbContext, local
 from duly.verbs.files import Files, Scans
 from duly.verbs.history import History
 from duly.verbs.items import Items
@@ -23,7 +23,6 @@ from duly.verbs.review import Review
 from duly.verbs.schedules import ScheduleVerbs
 from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
-from duly.verbs.who import LOCAL, SCOPES, Principal, local
 
 __all__ = ["LOCAL", "SCOPES", "Principal", "VerbContext", "Verbs", "local"]
 

@@ -19,11 +19,10 @@ from duly.core.model import Change, Item, Outcome
 from duly.core.shown import Act, ActFilter, Action, ShownAct
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_name
-from duly.verbs.context import VerbContext, VerbGroup
+from duly.verbs.context import Principal, VerbContext, VerbGroup
 from duly.verbs.items import STATES, outcome_of, possible
 from duly.verbs.listing import Filter, check_values, fitting
 from duly.verbs.read import LAST_ID
-from duly.verbs.who import Principal
 
 TASK = "duly.acts"
 PORTION = 500

@@ -10,8 +10,7 @@ from msgspec.structs import asdict
 from duly.core import codec
 from duly.core.shown import AuditLine, ShownAuditLine
 from duly.store import Store
-from duly.verbs.context import VerbGroup
-from duly.verbs.who import Principal
+from duly.verbs.context import Principal, VerbGroup
 
 MOST = 500  # how many lines one look gives, and how many gaps are waited for
 PORTIONS = 10  # portions that one look reads at most; the next look goes on

@@ -1,29 +1,89 @@
-"""What verbs are given: the few things of an app that they need, and not the app itself."""
+"""What verbs share: who acts, what they are given of an app, masks, and selections of rows.
+
+Principals are users of the service, by a key or a session, and the code and the command line of this machine. Masks
+hide secret values in lists and in the audit log, by the names of their fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from duly.core import codec
 from duly.core.clock import Clock
 from duly.core.decide import Rules
-from duly.core.settings import JobSettings
-from duly.core.shown import Depth, Measure
+from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
+from duly.core.settings import JobSettings, Settings
+from duly.core.shown import Depth, Measure, Role, Scope
 from duly.store.contract import Store
 from duly.store.waits import WAITS
 from duly.tasks.task import Task
-from duly.verbs.masks import Masks
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from duly.verbs import Verbs
     from duly.verbs.audit import Audit
-    from duly.verbs.who import Principal
 
 NONE: Mapping[str, Any] = {}
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+MASK = "***"
+SELECTED = 1_000  # rows of one selection
+NAMED = 20  # rows that an error names at most
+
+
+class Principal(Struct, frozen=True):
+    """A user or program that acts, with its permissions."""
+
+    user_id: str
+    role: Role
+    scopes: frozenset[str]
+    via: Literal["key", "session", "local"]
+    until: datetime | None = None  # when their key expires
+
+    @property
+    def is_admin(self) -> bool:
+        return self.role == "admin" and "admin" in self.scopes
+
+    @property
+    def owner(self) -> str | None:
+        """The owner of the rows that this user makes; None for code and the local command line."""
+        return None if self.via == "local" else self.user_id
+
+    @property
+    def reach(self) -> str | None:
+        """The owner of the rows that this user may find and change: the user, or None (all owners) for admins."""
+        return None if self.is_admin else self.user_id
+
+    def among(self, owner: str | None) -> str | None:
+        """The owner to filter by when this user asks for rows of `owner`; None means all owners."""
+        return owner if self.reach is None else self.reach
+
+    def scoped(self, key: str) -> str:
+        """The key with the owner in front, so that users cannot take each other's keys."""
+        return key if self.owner is None else f"{self.owner}/{key}"
+
+    def unscoped(self, key: str) -> str:
+        """The key as the user gave it, without the owner in front."""
+        return key.removeprefix(self.scoped(""))
+
+    def may(self, scope: Scope) -> bool:
+        """Whether they have this scope. An admin's scope includes the others, but only as long as they are an admin."""
+        return self.is_admin or (scope != "admin" and scope in self.scopes)
+
+
+LOCAL = Principal("local", "admin", frozenset(SCOPES), "local")
+
+
+def local(name: str) -> Principal:
+    """The code or the command line of this machine, under this name in the audit log."""
+    return replace(LOCAL, user_id=name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +97,6 @@ class VerbContext:
     task_named: Callable[[str], Task[..., Any]]
     # The rules that decide the items of a task, also of a task that is not registered here.
     rules_of: Callable[[str], Rules]
-    # Whether a task that is registered here puts its items into this queue.
-    is_task_queue: Callable[[str], bool]
     # Drop the cached depths of queues, because a queue was paused or resumed.
     forget_depths: Callable[[], None]
     # Report a measurement about jobs, for the job or list of this name: seconds, or a number of rows.
@@ -49,11 +107,7 @@ class VerbContext:
     depths: Callable[[], Sequence[Depth]]
     # The tasks that are registered here, by name.
     tasks: Callable[[], Mapping[str, Task[..., Any]]]
-    # Seconds after which an item is late, and after which a silent worker is considered gone.
-    late_seconds: float
-    silence_seconds: float
-    # Seconds for which short steps of history are kept.
-    history_seconds: float
+    settings: Settings
     # Limits on jobs.
     job_settings: JobSettings
 
@@ -112,3 +166,68 @@ class VerbGroup:
         with self._context.joining(connection) as connection:
             yield connection
             self._audit.note(who, action, subject, details, connection)
+
+
+class Masks:
+    def __init__(self, names: str) -> None:
+        """`names` are parts of field names, separated by commas, in any style such as apiKey or api_key."""
+        found = "|".join(re.escape(_bare(name)) for name in names.split(",") if _bare(name))
+        self._masked = re.compile(found) if found else None
+
+    def masked(self, value: Any, is_revealed: bool = False, level: int = 0) -> Any:
+        """The value with secrets masked.
+
+        What is nested too deeply to be shown is masked too; rows may have been written before there was a bound.
+        """
+        if level > codec.DEPTH and isinstance(value, dict | list):
+            return codec.TOO_DEEP
+        if isinstance(value, dict):
+            return {
+                name: MASK if not is_revealed and self._is_secret(name, inner)
+                else self.masked(inner, is_revealed, level + 1)
+                for name, inner in value.items()
+            }  # fmt: skip
+        return [self.masked(inner, is_revealed, level + 1) for inner in value] if isinstance(value, list) else value
+
+    def unmasked(self, value: Any, known: Any) -> Any:
+        """A value that someone sends back after seeing it masked, with the known values in place of the masks."""
+        if isinstance(value, dict) and isinstance(known, dict):
+            return {
+                name: known[name]
+                if name in known and inner == MASK and self._is_secret(name, known[name])
+                else self.unmasked(inner, known.get(name))
+                for name, inner in value.items()
+            }
+        if isinstance(value, list) and isinstance(known, list) and len(value) == len(known):
+            return [self.unmasked(inner, there) for inner, there in zip(value, known, strict=True)]
+        return value
+
+    def hides(self, name: str) -> bool:
+        """Whether values of a field of this name are secret."""
+        return self._masked is not None and bool(self._masked.search(_bare(name)))
+
+    def _is_secret(self, name: str, value: Any) -> bool:
+        # None and booleans are shown: whether there is a secret is no secret.
+        is_open = value is None or isinstance(value, bool)
+        return not is_open and self.hides(name)
+
+
+def _bare(name: str) -> str:
+    """A name without its style: the same for apiKey, API-Key and api_key."""
+    return re.sub(r"[-_ ]", "", name).lower()
+
+
+def selected(ids: Sequence[int]) -> list[int]:
+    """These ids, each once: at least one, and at most a thousand."""
+    wanted = list(dict.fromkeys(ids))
+    if not 1 <= len(wanted) <= SELECTED:
+        raise InputError("ids", f"must be 1 to {SELECTED:,} ids")
+    return wanted
+
+
+def refusal(reasons: Mapping[int, str], known: Container[int]) -> DulyError:
+    """The error about these rows, each with the reason why it cannot be changed; `known` are the rows that exist."""
+    named = [reasons[row_id] for row_id in sorted(reasons)]
+    more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    kind = WrongState if any(row_id in known for row_id in reasons) else DoesNotExist
+    return kind("; ".join(named[:NAMED]) + more)

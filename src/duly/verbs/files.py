@@ -20,8 +20,7 @@ from duly.core import codec
 from duly.core.errors import DoesNotExist, WrongState
 from duly.core.model import Job, NewFile, StoredFile
 from duly.tasks.task import Task
-from duly.verbs.context import VerbGroup
-from duly.verbs.who import Principal, local
+from duly.verbs.context import Principal, VerbGroup, local
 
 SCAN = "duly.scan"
 # The one scan of a database that is under way, or waits to be.

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from duly.core.clock import begin_of
 from duly.core.errors import InputError, NotAllowed
 from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, Chart, HistoryKind, HistoryRow, Series
-from duly.verbs.context import VerbGroup
-from duly.verbs.who import Principal
+from duly.verbs.context import Principal, VerbGroup
 
 COUNTED = ("done", "failed", "retried", "rate")  # measures that only count
 MEASURES = (*COUNTED, "lateness", "run", "width", "batch", "latency")
@@ -48,7 +47,7 @@ class History(VerbGroup):
             self._peers.jobs.get(who, job_id)
         elif not who.is_admin:
             raise NotAllowed("only admins may see the history of tasks; the owner of a job may see its history")
-        is_short = minutes * 60 <= self._context.history_seconds
+        is_short = minutes * 60 <= self._context.settings.history_seconds
         step = HISTORY_SHORT if is_short else HISTORY_LONG
         until = self._now()
         since = begin_of(until - timedelta(minutes=minutes), step)
@@ -63,7 +62,7 @@ class History(VerbGroup):
 
     def lately(self) -> dict[str, TaskActivity]:
         """What happened to each task in the last minutes."""
-        step = HISTORY_SHORT if self._context.history_seconds >= LATELY.total_seconds() else HISTORY_LONG
+        step = HISTORY_SHORT if self._context.settings.history_seconds >= LATELY.total_seconds() else HISTORY_LONG
         now = self._now()
         since = begin_of(now - LATELY, step)
         minutes = (now - since).total_seconds() / 60

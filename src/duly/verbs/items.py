@@ -14,10 +14,8 @@ from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outc
 from duly.core.shown import Action, Row, Story
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_key, checked_name, checked_rank, checked_tries, when
-from duly.verbs.context import VerbContext, VerbGroup
+from duly.verbs.context import Principal, VerbContext, VerbGroup, refusal, selected
 from duly.verbs.read import ids_text, is_id
-from duly.verbs.selection import refusal, selected
-from duly.verbs.who import Principal
 
 # Arguments as a whole, or a function that makes them of the item as it is. Bytes are JSON that was checked already.
 Args = Mapping[str, Any] | bytes

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from duly.core.clock import EPOCH
 from duly.core.model import Job, Status
 from duly.core.shown import ExportRow, JobItem, PendingItem, RowCounts
-from duly.verbs.context import VerbGroup
+from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.read import ids_text
-from duly.verbs.who import Principal
 
 log = logging.getLogger("duly.jobs")
 

@@ -25,10 +25,8 @@ from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_key
 from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
-from duly.verbs.context import VerbGroup
+from duly.verbs.context import Principal, VerbGroup, local, selected
 from duly.verbs.read import ids_text
-from duly.verbs.selection import selected
-from duly.verbs.who import Principal, local
 
 log = logging.getLogger("duly.jobs")
 

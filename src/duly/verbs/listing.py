@@ -21,11 +21,9 @@ from duly.core.errors import InputError
 from duly.core.model import STATES, State
 from duly.core.results import DateField
 from duly.core.shown import ItemsFound, Row, StateCounts
-from duly.verbs.context import VerbContext, VerbGroup
-from duly.verbs.masks import Masks
+from duly.verbs.context import Masks, Principal, VerbContext, VerbGroup
 from duly.verbs.read import LAST_ID, is_id
 from duly.verbs.timetable import like
-from duly.verbs.who import Principal
 
 PORTION = 2_000  # items that are looked at in one go
 SCANNED = 20_000  # items that are looked at for one page, at most

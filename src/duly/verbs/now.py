@@ -26,10 +26,9 @@ from duly.core.picture import (
 )
 from duly.core.policy.limits import Limit
 from duly.core.shown import Alert, WorkerLife
-from duly.verbs.context import VerbGroup
+from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.history import TaskActivity
 from duly.verbs.read import utc
-from duly.verbs.who import Principal
 
 QUEUES, WORKERS, LIMITS = 100, 100, 50  # how many of each are listed
 RUNS = 5  # how many running items of each worker
@@ -47,7 +46,7 @@ class Now(VerbGroup):
 
     def _own(self, owner: str) -> Picture:
         now = self._now()
-        before = now - timedelta(seconds=self._context.late_seconds)
+        before = now - timedelta(seconds=self._context.settings.alert_late_seconds)
         given = {"owner": owner, "now": now, "before": before, "most": COUNTED}
         (row,) = self._store.read("own_totals", given)
         waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
@@ -143,7 +142,7 @@ class Now(VerbGroup):
         return sorted(found, key=lambda limit: (-limit.fill, -limit.used, limit.name))
 
     def _about_workers(self, workers: Sequence[WorkerNow], totals: ItemsNow, now: datetime) -> Iterator[Reason]:
-        silence = timedelta(seconds=self._context.silence_seconds)
+        silence = timedelta(seconds=self._context.settings.alert_silence_seconds)
         if any(now - worker.seen_at <= silence for worker in workers):
             return
         if totals.due:

@@ -7,8 +7,7 @@ from typing import Any
 from duly.core.errors import InputError
 from duly.core.policy.limits import parse_limit
 from duly.tasks.checks import checked_name
-from duly.verbs.context import VerbGroup
-from duly.verbs.who import Principal
+from duly.verbs.context import Principal, VerbGroup
 
 
 class Queues(VerbGroup):
@@ -20,7 +19,8 @@ class Queues(VerbGroup):
         name, store = checked_name("queue", queue), self._store
         with self._noted(who, "queue.paused", f"queue:{name}", connection=connection) as connection:
             store.pause(name, self._now(), connection)
-            is_there = self._context.is_task_queue(name) or store.read("is_queue", {"queue": name}, connection)[0][0]
+            is_of_task = any(task.queue == name for task in self._context.tasks().values())
+            is_there = is_of_task or store.read("is_queue", {"queue": name}, connection)[0][0]
         self._context.forget_depths()
         return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
 

@@ -10,8 +10,7 @@ from msgspec.structs import asdict
 
 from duly.core import codec
 from duly.core.shown import Act, Group, GroupStory, ReviewNote, ReviewTotals, ShownGroup
-from duly.verbs.context import VerbGroup
-from duly.verbs.who import Principal
+from duly.verbs.context import Principal, VerbGroup
 
 HOURS = 24  # of a trend
 LOOKED_AT = 20_000  # items that the trends of one page look at, at most

@@ -18,9 +18,8 @@ from duly.core.results import ScheduleAction
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
-from duly.verbs.selection import refusal, selected
+from duly.verbs.context import Principal, refusal, selected
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
-from duly.verbs.who import Principal
 
 
 def _one_of(field: str, choices: Any) -> Callable[[Any], Any]:

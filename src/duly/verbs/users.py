@@ -1,6 +1,7 @@
 """Users: the people and programs that may use the service, with their keys and sessions.
 
-Secrets are kept only as hashes, and shown once.
+Secrets are kept only as hashes, and shown once. Hashes of passwords are argon2id, with the cost that they were made
+with. Hashes of another cost, and scrypt hashes of older versions, are still accepted, and replaced at the next sign-in.
 """
 
 from __future__ import annotations
@@ -9,19 +10,25 @@ import hashlib
 import hmac
 import re
 import secrets
+from base64 import b64decode
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from duly.core import codec
-from duly.core.errors import InputError, WrongState
+from duly.core.errors import ConfigError, InputError, WrongState
 from duly.core.shown import KeyInfo, Role, User
-from duly.verbs import passwords
-from duly.verbs.context import VerbGroup
-from duly.verbs.who import SCOPES, Principal, local
+from duly.verbs.context import SCOPES, Principal, VerbGroup, local
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 SESSION = timedelta(hours=12)
 USED_EVERY = timedelta(minutes=1)  # the last use of a key is written at most this often
 PASSWORD = range(8, 1_025)
+# Twenty megabytes and some 30 ms for each comparison, so that many sign-ins at once do not exhaust a small machine.
+_MEMORY_KIB, _ROUNDS, _LANES = 19_456, 2, 1
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 _TAKEN = ("me", "all", "local", "code", "duly")  # words that the service has a meaning for
@@ -43,7 +50,7 @@ class Users(VerbGroup):
         if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in _TAKEN:
             taken = ", ".join(_TAKEN)
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
-        hashed = None if password is None else passwords.hashed(_checked_password(password))
+        hashed = None if password is None else _hashed(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._now()}
         with self._noted(who, "user.created", f"user:{user_id}", {"role": role}, connection) as connection:
             if not self._store.write("user_create", row, connection):
@@ -73,7 +80,7 @@ class Users(VerbGroup):
         """Change the role or password of a user, or disable it. A new password and disabling end all its sessions."""
         self.get(who, user_id, connection)
         now = self._now()
-        hashed = None if password is None else passwords.hashed(_checked_password(password))
+        hashed = None if password is None else _hashed(_checked_password(password))
         given = {
             "id": user_id, "role": None if role is None else _checked_role(role), "password": hashed,
             "is_disabled": is_disabled, "now": now,
@@ -161,9 +168,9 @@ class Users(VerbGroup):
         """Make a session; returns the token for the browser's cookie, or None when this is not the password."""
         rows = self._store.read("password", {"id": user_id})
         known, disabled_at = rows[0] if rows else (None, None)
-        if not passwords.matches(password, known) or known is None or disabled_at is not None:
+        if not _matches(password, known) or known is None or disabled_at is not None:
             return None
-        anew = passwords.hashed(password) if passwords.is_dated(known) else None
+        anew = _hashed(password) if _is_dated(known) else None
         token = secrets.token_urlsafe(32)
         now = self._now()
         row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": known}
@@ -206,3 +213,45 @@ def _checked_role(role: Any) -> Role:
         raise InputError("role", f"must be user or admin, got {role!r:.40}")
     found: Role = role
     return found
+
+
+def _hashed(password: str) -> str:
+    return _hasher().hash(_encoded(password))
+
+
+def _matches(password: str, known: str | None) -> bool:
+    """Whether this is the password. It takes the same time when there is no hash, so timing reveals nothing."""
+    if known is not None and known.startswith("scrypt$"):
+        _, salt, stretched = known.split("$")
+        anew = hashlib.scrypt(_encoded(password), salt=b64decode(salt), **_SCRYPT)
+        return hmac.compare_digest(anew, b64decode(stretched))
+    from argon2.exceptions import VerificationError
+
+    try:
+        return _hasher().verify(known or _nobodys(), _encoded(password)) and known is not None
+    except VerificationError:
+        return False
+
+
+def _is_dated(known: str) -> bool:
+    """Whether this hash is of an older kind or cost, and should be replaced now that the password is known."""
+    return known.startswith("scrypt$") or _hasher().check_needs_rehash(known)
+
+
+@cache
+def _hasher() -> PasswordHasher:
+    try:
+        from argon2 import PasswordHasher
+    except ImportError:
+        raise ConfigError("passwords need argon2-cffi: pip install 'duly[server]'") from None
+    return PasswordHasher(time_cost=_ROUNDS, memory_cost=_MEMORY_KIB, parallelism=_LANES)
+
+
+@cache
+def _nobodys() -> str:
+    """The hash that a password is compared with when there is no such user."""
+    return _hasher().hash(b"nobody")
+
+
+def _encoded(password: str) -> bytes:
+    return password.encode("utf8", "replace")

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from duly.core.doc import Doc
 from duly.core.errors import InputError
-from duly.verbs.selection import SELECTED
+from duly.verbs.context import SELECTED
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
