@@ -190,7 +190,7 @@ def test_after_years_of_downtime_nobody_is_greeted_for_a_day_that_is_long_over(h
     assert (at.past(), [event.target.year for event in at.past("ivo")]) == ([], [2030])
     assert at.birthdays.get("ana").next_at == utc("2031-03-15T08:00")
     told = at.app.schedules.audit(at.app.schedules.find("birthday", "ana").id)[0]
-    assert (told.action, b'"count":6' in told.details, b"too late" in told.details) == ("schedule.skipped", True, True)
+    assert (told.action, told.details["count"], "too late" in str(told.details)) == ("schedule.skipped", 6, True)
 
 
 def test_how_late_a_message_may_be_is_a_setting_and_one_that_is_too_late_is_not_completed(

@@ -104,7 +104,6 @@ DOORS: dict[str, Doors] = {
     "job_rows.result_names": inner("the columns of an export"),
     "job_rows.argument_names": inner("the columns of an export"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
-    "schedules.create_with": inner("what an app ends with that takes schedules over from another system"),
     "schedules.write": inner("what create and schedules that code declares end with"),
     "schedules.page": Doors("app.schedules.page", "GET /api/schedules", "schedules", "schedules"),
     "schedules.reached": Doors(

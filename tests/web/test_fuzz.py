@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from duly import Duly
-from duly.verbs import LOCAL, passwords
+from duly.verbs import LOCAL, users
 from duly.web.problems import MEDIA_TYPE
 from tests.support import scaled
 from tests.web.conftest import ANYWHERE, LATER, api_on, build, client_of
@@ -72,7 +72,7 @@ WORDS: dict[str, list[Any]] = {
 @pytest.fixture
 def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
     # This is not about passwords.
-    monkeypatch.setattr(passwords, "_hasher", lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    monkeypatch.setattr(users, "_hasher", lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     app = build(database_url)
     yield app
     app.close()

@@ -12,7 +12,7 @@ import pytest
 
 from duly import Duly, InputError
 from duly.core.errors import ConfigError, DoesNotExist, WrongState
-from duly.verbs import LOCAL, Principal, passwords
+from duly.verbs import LOCAL, Principal, users
 from duly.web.desk import Cursors
 from duly.web.problems import Problem
 from tests.support import query
@@ -112,7 +112,7 @@ def test_a_hash_of_an_older_version_is_recognized_and_replaced_at_the_next_sign_
 
 
 def test_without_argon2_a_password_says_what_to_install(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    passwords._hasher.cache_clear()
+    users._hasher.cache_clear()
     monkeypatch.setitem(sys.modules, "argon2", None)
     with pytest.raises(ConfigError, match=r"duly\[server\]"):
         app.internals.verbs.users.create(LOCAL, "ana", password=PASSWORD)
@@ -125,13 +125,13 @@ def test_nobody_gets_a_session_whose_door_was_shut_while_they_knocked(
     app: Duly, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     app.internals.verbs.users.create(LOCAL, "ana", password=PASSWORD)
-    real = passwords.matches
+    real = users._matches
 
     def meanwhile(password: str, known: str | None) -> bool:
         app.internals.verbs.users.change(LOCAL, "ana", **change)
         return real(password, known)
 
-    monkeypatch.setattr(passwords, "matches", meanwhile)
+    monkeypatch.setattr(users, "_matches", meanwhile)
     assert app.internals.verbs.users.sign_in("ana", PASSWORD) is None
     assert query(app.internals.store, "select * from duly_session") == []
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from duly.core.picture import Picture
-    from duly.core.shown import Alert, LateItem, Series, ShownAuditLine, StuckItem
+    from duly.core.shown import Alert, AuditLine, LateItem, Series, StuckItem
 
 SHOWN = 10  # how many queues, workers and limits are shown of each; --json has more
 
@@ -157,7 +157,7 @@ def audit(session: Session, subject: str | None, most: int) -> None:
     """The audit log: who did what to what, newest first."""
     from duly.core import codec
 
-    def line(each: ShownAuditLine) -> str:
+    def line(each: AuditLine) -> str:
         details = words.cut(codec.encode(each.details).decode(), 200)
         return f"{session.short(each.at)} {each.actor} {each.action} {each.subject} {details}"
 

@@ -433,9 +433,9 @@ class Client:
         """What happened in the last minutes, step by step: to all tasks and paces, to one task, or to one job."""
         return self.http.get(shown.Chart, "/api/history", minutes=minutes, task=task, measure=measure, job=job)
 
-    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.ShownAuditLine]:
+    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.AuditLine]:
         """The audit log, newest first; of one subject, such as `item:7`, or of all."""
-        return self.http.pages(shown.ShownAuditLine, "/api/audit", most, subject=subject)
+        return self.http.pages(shown.AuditLine, "/api/audit", most, subject=subject)
 
     def simulate(
         self,

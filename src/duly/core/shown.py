@@ -80,20 +80,14 @@ class ScheduleName(Struct, frozen=True):
 
 
 class AuditLine(Struct, frozen=True):
-    """A line of the audit log, as a row."""
+    """A line of the audit log."""
 
     id: int
     at: datetime
     actor: str
     action: str
     subject: str
-    details: bytes  # JSON
-
-
-class ShownAuditLine(AuditLine, frozen=True):
-    """A line of the audit log, as people see it."""
-
-    details: Any  # decoded, with secrets masked
+    details: Any  # the service masks secrets in them
 
 
 class Signs(Struct, frozen=True):
@@ -190,7 +184,7 @@ class ItemStory(Row, frozen=True, kw_only=True):
     timeline: Annotated[list[Event], Doc("What happened to it, oldest first, and when it is due.")]
     trace_id: Annotated[str | None, Doc("The trace in which it was put.")]
     schedule: Annotated[ScheduleName | None, Doc("The schedule that made it, if it still exists.")]
-    audit: Annotated[list[ShownAuditLine], Doc("What people did to it lately, newest first.")]
+    audit: Annotated[list[AuditLine], Doc("What people did to it lately, newest first.")]
 
 
 class ItemsFound(Struct, frozen=True):
@@ -370,7 +364,7 @@ class ScheduleStory(ShownSchedule, frozen=True, kw_only=True):
     next: Annotated[list[datetime], Doc("Its next times; none while it is paused or broken.")]
     notes: Annotated[list[ClockNote], Doc("Clock changes at these times.")]
     items: Annotated[list[Occurrence], Doc("The items that it made lately, newest first.")]
-    audit: Annotated[list[ShownAuditLine], Doc("What was done to it lately, newest first.")]
+    audit: Annotated[list[AuditLine], Doc("What was done to it lately, newest first.")]
 
 
 class User(Struct, frozen=True):

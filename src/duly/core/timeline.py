@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from duly.core import codec
 from duly.core.model import Tried
 from duly.core.shown import AuditLine, Event, Row
 
@@ -34,7 +33,7 @@ def _tried(tried: Tried) -> Iterator[Event]:
 
 def _noted(note: AuditLine) -> Event:
     kind = note.action.partition(".")[2]
-    reason = codec.decode(note.details).get("reason")
+    reason = note.details.get("reason") if isinstance(note.details, dict) else None
     return Event(note.at, kind, f"{kind} {reason} (by {note.actor})" if reason else f"{kind} by {note.actor}")
 
 

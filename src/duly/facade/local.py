@@ -19,7 +19,6 @@ from duly.core import shown
 from duly.core.errors import InputError
 from duly.verbs import LOCAL, Principal
 from duly.verbs.acts import shown as act_shown
-from duly.verbs.audit import line_shown
 from duly.verbs.job_rows import START
 from duly.verbs.timetable import rule_or_slots
 
@@ -277,8 +276,8 @@ class Local:
     def history(self, *, job: int | None = None, **options: Any) -> shown.Chart:
         return self.verbs.history.look(self.who, job_id=job, **options)
 
-    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.ShownAuditLine]:
-        return map(line_shown, _walk(most, partial(self.verbs.audit.page, subject)))
+    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.AuditLine]:
+        return _walk(most, partial(self.verbs.audit.page, subject))
 
 
 def _walk(
@@ -308,9 +307,9 @@ def _item_filter(filter: Mapping[str, Any]) -> tuple[Filter, str | None]:
     """A filter of items, and the owner whose items they are."""
     from duly.verbs.listing import Filter
 
-    given = _given(filter)
-    owner, states, where = given.pop("user_id", None), given.pop("states", ()), given.pop("where", ())
-    return Filter(**given, states=tuple(states), where=tuple(where)), owner
+    given = _act_filter(filter)
+    owner = given.pop("user_id", None)
+    return Filter(**given), owner
 
 
 def _changed(row: shown.JobItem) -> tuple[datetime, int]:
@@ -318,10 +317,10 @@ def _changed(row: shown.JobItem) -> tuple[datetime, int]:
     return row.changed_at, row.id
 
 
-def _act_filter(filter: ActOptions) -> dict[str, Any]:
+def _act_filter(filter: Mapping[str, Any]) -> dict[str, Any]:
     values = _given(filter)
     states, where = values.pop("states", ()), values.pop("where", ())
-    return {**values, "state": ",".join(states) or None, "where": list(where) or None}
+    return {**values, "state": ",".join(states) or None, "where": tuple(where) or None}
 
 
 def _file_options(values: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_name
 from duly.verbs.context import Principal, VerbContext, VerbGroup
 from duly.verbs.items import STATES, outcome_of, possible
-from duly.verbs.listing import Filter, check_values, fitting
+from duly.verbs.listing import Filter, fitting, wanted
 from duly.verbs.read import LAST_ID
 
 TASK = "duly.acts"
@@ -31,8 +31,7 @@ COUNTED = 1_000_000
 COUNT_STEP = 10_000  # items that are looked at in one go to be counted
 SECONDS = 2.0  # that counting may take
 
-# What a filter may say beside states.
-FIELDS = tuple(name for name in Filter.__struct_fields__ if name not in ("states", "below"))
+FIELDS = ActFilter.__struct_fields__
 
 
 class Counted(NamedTuple):
@@ -81,18 +80,18 @@ class Acts(VerbGroup):
         if queue is not None and action != "retry":
             raise InputError("queue", "is only allowed for retries")
         chosen = {} if queue is None else {"queue": checked_name("queue", queue)}
-        wanted = meant(filter)
-        total, newest, _ = counted or self._count(wanted, who.among(owner))
+        items = meant(filter)
+        total, newest, _ = counted or self._count(items, who.among(owner))
         row = {
             "owner": who.among(owner), "author": who.user_id, "action": action,
-            "filter": codec.text(_kept(wanted)), "options": codec.text({"rate": rate, "reason": reason, **chosen}),
+            "filter": codec.text(_kept(items)), "options": codec.text({"rate": rate, "reason": reason, **chosen}),
             "total": total, "until": newest, "now": self._now(),
         }  # fmt: skip
         with self._context.joining(connection) as connection:
             act_id: int = self._store.write("act_create", row, connection)[0][0]
             new = self._context.task_named(TASK).options(key=f"act-{act_id}").new(act_id=act_id)
             put_borrowed(connection, new)
-            details = {"action": action, "filter": _kept(wanted), "total": total, **chosen}
+            details = {"action": action, "filter": _kept(items), "total": total, **chosen}
             self._audit.note(who, "act.ordered", f"act:{act_id}", details, connection)
             return self.get(who, act_id, connection)
 
@@ -179,7 +178,8 @@ class AscendingWalk:
     """A walk through the items of a filter, oldest first, along the index that leads to the fewest rows."""
 
     def __init__(self, context: VerbContext, filter: Filter, owner: str | None) -> None:
-        check_values(context, filter)
+        for pair in filter.where or ():  # values that are masked, or not understood, are refused at once
+            wanted(pair, context.masks)
         self._context = context
         self._filter = filter
         self._owner = owner
@@ -216,31 +216,30 @@ class AscendingWalk:
 def meant(filter: Mapping[str, Any]) -> Filter:
     """The filter that a caller gave, or that was stored with an act."""
     given = {name: value for name, value in filter.items() if value is not None}
-    states = tuple(part.strip() for part in str(given.pop("state", "")).split(",") if part.strip())
     for name in ("since", "until"):
         if isinstance(given.get(name), str):
             given[name] = datetime.fromisoformat(given[name])
     if "where" in given:
         given["where"] = tuple(given["where"])
     if unknown := sorted(given.keys() - set(FIELDS)):
-        raise InputError(unknown[0], f"is not a filter; known filters: {', '.join(('state', *FIELDS))}")
-    return Filter(states=states, **given)  # type: ignore[arg-type]
+        raise InputError(unknown[0], f"is not a filter; known filters: {', '.join(FIELDS)}")
+    return Filter(**given)
 
 
 def shown(act: Act) -> ShownAct:
     """The act as people see it."""
     known = {name: getattr(act, name) for name in ShownAct.__struct_fields__ if name != "filter"}
     filter = meant(act.filter)
-    given = {name: getattr(filter, name) for name in act.filter if name != "state"}
-    return ShownAct(**known, filter=ActFilter(state=",".join(filter.states) or None, **given))
+    return ShownAct(**known, filter=ActFilter(**{name: getattr(filter, name) for name in FIELDS}))
 
 
 def _kept(filter: Filter) -> dict[str, Any]:
     """The filter as an act and the audit log keep it: what is given, by the names that `meant` knows."""
     given = {name: value for name in FIELDS if (value := getattr(filter, name)) not in (None, ())}
+    given |= {"state": ",".join(filter.states) or None, "date_field": filter.date_field or "created"}
     if filter.since is None and filter.until is None:
         del given["date_field"]
-    return {"state": ",".join(filter.states) or None, **given}
+    return given
 
 
 def _found(context: VerbContext, act_id: int, owner: str | None = None, connection: Any = None) -> Act:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import asdict
-
 from duly.core import codec
-from duly.core.shown import AuditLine, ShownAuditLine
+from duly.core.shown import AuditLine
 from duly.store import Store
 from duly.verbs.context import Principal, VerbGroup
+from duly.verbs.read import rows_as
 
 MOST = 500  # how many lines one look gives, and how many gaps are waited for
 PORTIONS = 10  # portions that one look reads at most; the next look goes on
@@ -35,11 +34,6 @@ class Audit(VerbGroup):
     def page(self, subject: str | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to this subject, or to all, newest first; `before` is the last id of the page before."""
         return self._read.all(AuditLine, "audit", {"subject": subject, "before": before, "most": most})
-
-
-def line_shown(line: AuditLine) -> ShownAuditLine:
-    """The line with its details decoded."""
-    return ShownAuditLine(**{**asdict(line), "details": codec.shown(line.details)})
 
 
 class Tail:
@@ -87,7 +81,7 @@ class Tail:
                 self.is_cut = False
                 break
             given = {"ids": codec.text(ids), "actor": self._actor}
-            lines += [AuditLine(*row) for row in self._store.read("audit_lines", given)]
+            lines += rows_as(AuditLine, self._store.read("audit_lines", given))
         placed, place = [], self.place
         for line in reversed(lines):
             placed.append((place, line))

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -20,7 +20,7 @@ from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import STATES, State
 from duly.core.results import DateField
-from duly.core.shown import ItemsFound, Row, StateCounts
+from duly.core.shown import ActFilter, ItemsFound, Row, StateCounts
 from duly.verbs.context import Masks, Principal, VerbContext, VerbGroup
 from duly.verbs.read import LAST_ID, is_id
 from duly.verbs.timetable import like
@@ -42,37 +42,34 @@ APART: dict[State, str] = {"waiting": "some_waiting", "running": "some_leased", 
 _UNSAID = re.compile(r'["\\\x00]')  # what a path in JSON cannot say
 
 
-class Filter(Struct, frozen=True, kw_only=True):
-    """Which items match. Fields that are not set match everything."""
+class Filter(ActFilter, frozen=True, kw_only=True):
+    """Which items match. Fields that are not set match everything.
 
-    states: tuple[State, ...] = ()
-    task: str | None = None
-    queue: str | None = None
-    key: str | None = None  # with or without its owner in front
-    error_group: str | None = None
-    schedule_id: int | None = None
-    job_id: int | None = None
-    error: str | None = None  # a part of the last error, in whatever case
-    min_tries: int | None = None
-    date_field: DateField = "created"  # which time `since` and `until` are about
-    since: datetime | None = None
-    until: datetime | None = None  # that moment itself is not meant any more
-    where: tuple[str, ...] = ()  # `name=value`: of arguments, or of the result as `result.name=value`; names have dots
+    `key` may have its owner in front, and `error` is a part of the last error, in whatever case. `since` and `until`
+    are about the time that `date_field` names (default: created); `until` itself is not meant any more. `where` are
+    `name=value`: of arguments, or of the result as `result.name=value`; names have dots.
+    """
+
     below: int | None = None  # only items with a smaller id
 
     def __post_init__(self) -> None:
         for state in self.states:
             if state not in STATES:
                 raise InputError("state", f"must be one of {', '.join(STATES)}, got {state!r}")
-        if self.date_field not in get_args(DateField):
+        if self.date_field not in (None, *get_args(DateField)):
             raise InputError("date_field", f"must be one of {', '.join(get_args(DateField))}, got {self.date_field!r}")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InputError("to", "must be later than from")
         for name in ("job_id", "schedule_id", "below"):
             if not is_id(getattr(self, name) or 0):
                 raise InputError(name, "is not an id")
-        if len(self.where) > VALUES:
+        if len(self.where or ()) > VALUES:
             raise InputError("where", f"at most {VALUES} values can be asked for at once")
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        parts = (part.strip() for part in str(self.state or "").split(","))
+        return tuple(cast("State", part) for part in parts if part)
 
 
 class IndexWalk(Struct, frozen=True):
@@ -134,7 +131,7 @@ class Listing(VerbGroup):
         owner = who.among(owner)
         counts: dict[State, int] = dict.fromkeys(STATES, 0)
         capped: dict[State, bool] = dict.fromkeys(STATES, False)
-        walk = self._between(self._walk(replace(filter, states=()), owner), filter)
+        walk = self._between(self._walk(replace(filter, state=None), owner), filter)
         met, is_end = self._step(walk, walk.start, SCANNED)
         for _, state in fitting(self._context, filter, owner, [item_id for item_id, _ in met]):
             counts[state] += 1
@@ -156,13 +153,13 @@ class Listing(VerbGroup):
         if section is None:
             return
         some = [row[0] for row in self._store.read(section, {"most": SCANNED + 1, "before": LAST_ID})]
-        fits = fitting(self._context, replace(filter, states=(state,)), owner, some[:SCANNED])
+        fits = fitting(self._context, replace(filter, state=state), owner, some[:SCANNED])
         counts[state] = max(counts[state], len(fits))
         capped[state] = len(some) > SCANNED
 
     def _walk(self, filter: Filter, owner: str | None) -> IndexWalk:
         """The index that leads to the fewest rows, and whether it knows all that is asked."""
-        used = {name for name, value in asdict(filter).items() if value not in (None, ())} - {"date_field"}
+        used = {name for name, value in asdict(filter).items() if value not in (None, (), "")} - {"date_field"}
         start: ListPlace = LAST_ID if filter.below is None else filter.below
 
         def along(section: str, start: ListPlace, *known: str, **given: Any) -> IndexWalk:
@@ -176,9 +173,9 @@ class Listing(VerbGroup):
         if owner is not None:
             return along("walk_owner", start, "owner", "below", owner=owner)
         if filter.states == ("failed",) and filter.error_group is not None:
-            return along("walk_group", start, "states", "error_group", "below", error_group=filter.error_group)
+            return along("walk_group", start, "state", "error_group", "below", error_group=filter.error_group)
         if filter.states == ("failed",):
-            return along("walk_review", start, "states", "below")
+            return along("walk_review", start, "state", "below")
         return along("walk_all", start, "below")
 
     # Nobody learns of rows on a way that is not their own, not even how many there are: they take their own way then.
@@ -201,7 +198,7 @@ class Listing(VerbGroup):
 
         Ids are in the order of time, but for what clocks and long transactions do, so there is a day to spare.
         """
-        if filter.date_field != "created" or walk.section in ("walk_job", "walk_schedule"):
+        if filter.date_field not in (None, "created") or walk.section in ("walk_job", "walk_schedule"):
             return walk
         start, floor = walk.start, walk.floor
         if filter.until is not None:
@@ -238,13 +235,10 @@ def fitting(
     Items of the task `but` never match.
     """
     given: dict[str, Any] = {
-        "but": but,
-        "owner": owner, "task": filter.task, "queue": filter.queue, "error_group": filter.error_group,
-        "schedule_id": filter.schedule_id, "job_id": filter.job_id, "below": filter.below, "key": filter.key,
+        **asdict(filter), "owner": owner, "but": but, "date_field": filter.date_field or "created",
         "states": f",{','.join(filter.states)}," if filter.states else None,
         "error": None if filter.error is None else like(filter.error),
-        "min_tries": filter.min_tries, "date_field": filter.date_field, "since": filter.since, "until": filter.until,
-        "wanted": codec.text([_wanted(pair, context.masks) for pair in filter.where]),
+        "wanted": codec.text([wanted(pair, context.masks) for pair in filter.where or ()]),
     }  # fmt: skip
     found: list[tuple[int, State]] = []
     for first in range(0, len(ids), PORTION):
@@ -253,13 +247,7 @@ def fitting(
     return found
 
 
-def check_values(context: VerbContext, filter: Filter) -> None:
-    """Refuse a filter that asks for values in a way that cannot be understood, or for what is masked."""
-    for pair in filter.where:
-        _wanted(pair, context.masks)
-
-
-def _wanted(pair: str, masks: Masks) -> dict[str, Any]:
+def wanted(pair: str, masks: Masks) -> dict[str, Any]:
     """What `name=value` asks for, as both databases look for it: at a path of names and places in lists."""
     name, equals, value = pair.partition("=")
     parts = name.split(".")

@@ -51,6 +51,12 @@ def _reader(struct: type[Struct]) -> Callable[[Iterable[Any]], Any]:
     return reader(Record(struct), SEEN)
 
 
+def rows_as(struct: type[S], rows: Iterable[Any]) -> list[S]:
+    """These rows as this struct, as people see them."""
+    read: Callable[[Iterable[Any]], S] = _reader(struct)
+    return [read(row) for row in rows]
+
+
 def _limit(row: tuple[Any, ...]) -> shown.LimitUse:
     name, most, per, hits = row
     return shown.LimitUse(name, most, per, len(hits), utc(hits[-1]) if hits else None)
@@ -66,8 +72,7 @@ class Read:
         numbers = [given.get(name) for name in ("id", "job_id", "schedule_id")]
         if any(isinstance(each, int) and not is_id(each) for each in numbers):
             return []
-        read: Callable[[Iterable[Any]], S] = _reader(struct)
-        return [read(row) for row in self._store.read(section, given, connection)]
+        return rows_as(struct, self._store.read(section, given, connection))
 
     def one(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> S | None:
         """The first of these rows; None when there is none."""

@@ -18,7 +18,7 @@ from duly.core.results import ScheduleAction
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
-from duly.verbs.context import Principal, refusal, selected
+from duly.verbs.context import NONE, Principal, refusal, selected
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 
 
@@ -87,56 +87,27 @@ class ScheduleVerbs(Timetable):
         rows: Iterable[ScheduleRow],
         for_owner: str | None = None,
         since: datetime | None = None,
+        *,
+        facts: Mapping[str, Mapping[str, Any]] = NONE,
         connection: Any = None,
     ) -> int:
         """Create any number of schedules. Each row has a key, arguments and options, and may have its own rule.
 
-        They are due from now on, or from `since` on if that is later. Keys that exist are left as they are; returns how
+        They are due from now on, or from `since` on if that is later. `facts` are what schedules remember from the
+        start, by their keys: slot, fingerprint, keep or failures. Keys that exist are left as they are; returns how
         many are new. There is no line in the audit log for each: the caller writes one about all of them.
         """
-        return self._enroll(self._task(task), rule, ((row, {}) for row in rows), for_owner, since, connection)
-
-    def create_with(
-        self,
-        who: Principal,
-        task: str | Task[..., Any],
-        rule: Any,
-        rows: Sequence[tuple[ScheduleRow, Mapping[str, Any]]],
-        for_owner: str | None = None,
-        connection: Any = None,
-    ) -> int:
-        """The same with what each schedule remembers from the start: its slot, fingerprint, keep or failures.
-
-        Keys that exist are left as they are; returns how many are new. The audit log has one line about all of them.
-        """
-        of = self._task(task)
-        with self._context.joining(connection) as connection:
-            fresh = self._enroll(of, rule, rows, for_owner, None, connection)
-            if fresh:
-                self._audit.note(who, "schedules.imported", f"task:{of.name}", {"count": fresh}, connection)
-        return fresh
-
-    def _enroll(
-        self,
-        task: Task[..., Any],
-        rule: Any,
-        rows: Iterable[tuple[ScheduleRow, Mapping[str, Any]]],
-        owner: str | None,
-        since: datetime | None,
-        connection: Any,
-    ) -> int:
-        """Write the schedules that are new, portion by portion, with what each remembers; returns how many."""
-        fresh, left = 0, iter(rows)
+        of, fresh, left = self._task(task), 0, iter(rows)
         while portion := list(islice(left, PORTION)):
-            news = [self._new_of(task, rule, row) for row, _ in portion]
+            news = [self._new_of(of, rule, row) for row in portion]
             self._check_ring(news[0])
             now = self._now()
             begin = now if since is None else max(now, since)
-            planned = [replace(_planned(new, begin), owner=owner) for new in news]
+            planned = [replace(_planned(new, begin), owner=for_owner) for new in news]
             made = self._store.enroll(planned, self._seat, connection)
-            facts = {key: known for (key, is_new), (_, known) in zip(made, portion, strict=True) if is_new and known}
-            if facts:
-                self._store.revise(list(facts), now, len(facts), partial(self._remember, facts), connection)
+            fresh_keys = ((made_id, new.key) for (made_id, is_new), new in zip(made, news, strict=True) if is_new)
+            if known := {made_id: facts[key] for made_id, key in fresh_keys if facts.get(key)}:
+                self._store.revise(list(known), now, len(known), partial(self._remember, known), connection)
             fresh += sum(is_new for _, is_new in made)
         return fresh
 

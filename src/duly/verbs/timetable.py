@@ -19,7 +19,6 @@ from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, clock_notes, parse, preview, zone_named
 from duly.core.results import RulePreview, ScheduleState, SlotLoad
 from duly.core.shown import AuditLine, ClockNote, Occurrence, ScheduleStory, ShownSchedule
-from duly.verbs.audit import line_shown
 from duly.verbs.context import VerbGroup
 from duly.verbs.read import ids_text, utc
 
@@ -196,7 +195,7 @@ class Timetable(VerbGroup):
             next=times,
             notes=self.clock_notes(schedule.rule, schedule.zone, times) if times else [],
             items=self.occurrences(schedule.id, 10),
-            audit=[line_shown(line) for line in self.audit(schedule.id, most=20)],
+            audit=self.audit(schedule.id, most=20),
         )
 
     def standing(

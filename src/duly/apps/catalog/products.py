@@ -124,13 +124,22 @@ class Catalog:
         in_stock, last_boeing_hash and consecutive_failures. Those known stay as they are. A bad row stops all of them.
         With `is_owned`, products belong to their users, as those do that users publish over HTTP.
         """
-        alike: dict[str | None, list[tuple[ScheduleRow, dict[str, Any]]]] = {}
+        alike: dict[str | None, list[ScheduleRow]] = {}
+        facts: dict[str, dict[str, Any]] = {}
         for each in checked_rows("rows", rows, partial(imported, self.settings.hour_buckets)):
-            row = self._row(each.user_id, each.sku), each.facts()
+            row = self._row(each.user_id, each.sku)
+            facts.setdefault(row["key"], each.facts())
             alike.setdefault(each.user_id if is_owned else None, []).append(row)
-        create = self.app.internals.verbs.schedules.create_with
-        with self.app.internals.verbs.context.joining(connection) as connection:
-            return sum(create(who, self.task, self.rule, some, of, connection) for of, some in alike.items())
+        verbs = self.app.internals.verbs
+        create = partial(verbs.schedules.create_many, self.task, self.rule, facts=facts)
+        count = 0
+        with verbs.context.joining(connection) as connection:
+            for of, some in alike.items():
+                if fresh := create(some, of, connection=connection):
+                    about = f"task:{self.task.name}", {"count": fresh}
+                    verbs.audit.note(who, "schedules.imported", *about, connection)
+                count += fresh
+        return count
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
         """Sync it no more; what waits of it is cancelled, and its seat is free."""
