@@ -130,7 +130,7 @@ DOORS: dict[str, Doors] = {
     "queues.pause": Doors("app.pause", "POST /api/queues/{name}/{act}", "pause", "queues pause"),
     "queues.resume": Doors("app.resume", "POST /api/queues/{name}/{act}", "resume", "queues resume"),
     "read.queues": Doors("app.read.queues", "GET /api/queues", "queues", "queues"),
-    "limits.set": Doors("app.set_limit", "PUT /api/limits/{name}", "set_limit", "limits set"),
+    "queues.set_limit": Doors("app.set_limit", "PUT /api/limits/{name}", "set_limit", "limits set"),
     "read.limits": Doors("app.read.limits", "GET /api/limits", "limits", "limits"),
     "users.page": Doors("app.client.users", "GET /api/users", "users", "users"),
     "users.get": Doors("app.client.user", "GET /api/users/{user}", "user", "users"),

@@ -26,7 +26,7 @@ from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
 from duly.verbs import LOCAL
 from duly.verbs.items import Items
-from duly.verbs.queues import Limits, Queues
+from duly.verbs.queues import Queues
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ def _items(app: Duly) -> Items:
 
 def _queues(app: Duly) -> Queues:
     return app.internals.verbs.queues
-
-
-def _limits(app: Duly) -> Limits:
-    return app.internals.verbs.limits
 
 
 class Duly:
@@ -184,7 +180,7 @@ class Duly:
     discard = by_code(_items, Items.discard)
     pause = by_code(_queues, Queues.pause)
     resume = by_code(_queues, Queues.resume)
-    set_limit = by_code(_limits, Limits.set)
+    set_limit = by_code(_queues, Queues.set_limit)
 
     def retry(
         self,

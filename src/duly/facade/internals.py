@@ -100,7 +100,6 @@ class Internals:
             observed=lambda: self.telemetry.observe(self.store),
             task_named=self.task_named,
             rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
-            forget_depths=self.telemetry.depths.forget,
             measured=self.telemetry.jobs.measured,
             masks=Masks(self.settings.masked),
             depths=self.telemetry.depths,

@@ -150,13 +150,14 @@ class Local:
     def pending(
         self, *, statuses: Sequence[Status] = (), user_id: str | None = None, most: int | None = None, **filter: Any
     ) -> Iterator[shown.JobItem]:
-        page = partial(self.verbs.job_rows.pending, self.who, user_id, statuses or ("PENDING", "PROCESSING"), **filter)
+        rows, filter["owner"] = self.verbs.job_rows, user_id
+        page = partial(rows.pending, self.who, statuses or ("PENDING", "PROCESSING"), **filter)
         return _walk(most, lambda after, n: page(after=after, most=n), START, _changed)
 
     job_counts = verb(lambda verbs: verbs.job_rows.counts_of)
 
     def pending_counts(self, *, user_id: str | None = None, **filter: Any) -> shown.RowCounts:
-        return self.verbs.job_rows.counts(self.who, user_id, **filter)
+        return self.verbs.job_rows.counts(self.who, owner=user_id, **filter)
 
     def reprocess_job(self, job_id: int, **options: Unpack[ReprocessOptions]) -> int:
         given: dict[str, Any] = {"ids": options.get("item_ids") or None, "is_reset": options.get("reset", False)}
@@ -262,7 +263,7 @@ class Local:
     pause = verb(lambda verbs: verbs.queues.pause)
     resume = verb(lambda verbs: verbs.queues.resume)
     limits = read(lambda read: read.limits)
-    set_limit = verb(lambda verbs: verbs.limits.set)
+    set_limit = verb(lambda verbs: verbs.queues.set_limit)
     workers = read(lambda read: lambda: iter(read.workers()))
     alerts = read(lambda read: read.alerts)
     late = read(lambda read: read.late)

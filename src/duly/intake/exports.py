@@ -21,8 +21,6 @@ from duly.core import codec
 from duly.core.shown import ExportRow
 from duly.verbs import Principal, Verbs
 
-# What a file of each format is called on the way.
-
 # A whole number, as some formats write it.
 _WHOLE = re.compile(r"-?\d{1,15}\.0")
 

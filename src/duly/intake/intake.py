@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Required, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Required, TypedDict, TypeVar, Unpack
 
 from msgspec import convert
 from msgspec.structs import replace
@@ -22,10 +22,12 @@ from duly.core.errors import ConfigError, DoesNotExist, InputError, NotAllowed, 
 from duly.core.model import Job, NewFile
 from duly.core.results import FilePreview, PreviewRow
 from duly.core.settings import JobSettings
-from duly.intake.scan import Scanner
 from duly.intake.sources import checked, opened, shown_name
 from duly.intake.types import JobType
 from duly.verbs import Principal, Verbs
+
+if TYPE_CHECKING:
+    from duly.intake.scan import Scanner
 
 J = TypeVar("J", Job, Job | None)
 
@@ -151,6 +153,8 @@ class Intake:
     @cached_property
     def scanner(self) -> Scanner:
         """Scans the sources for new files."""
+        from duly.intake.scan import Scanner
+
         return Scanner(self)
 
     def order(self, who: Principal, source: str, **asked: Unpack[AskedJob]) -> Job:

@@ -19,7 +19,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from duly.bulk.buckets import BucketError
 from duly.bulk.files import Kept
@@ -28,13 +27,11 @@ from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
 from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.patience import Patient
 from duly.core.results import ScanReport
-from duly.intake.sources import Inbox, Remote, has_places, places
+from duly.intake.intake import FileOptions, Intake, new_file
+from duly.intake.sources import Inbox, Remote, places
 from duly.intake.types import IMAGES, JobType
 from duly.verbs import Principal
 from duly.verbs.files import EarlierScan
-
-if TYPE_CHECKING:
-    from duly.intake.intake import Intake
 
 log = logging.getLogger("duly.jobs")
 
@@ -103,10 +100,6 @@ class Scanner:
         self._intake = intake
         self._sleep = sleep
         self._steady: dict[str, Steady] = {}
-
-    @property
-    def has_places(self) -> bool:
-        return has_places(self._intake.settings)
 
     @property
     def hindrance(self) -> str | None:
@@ -232,8 +225,6 @@ class Scanner:
 
     def _made(self, place: Inbox | Remote, found: Found, portions: Iterable[bytes], report: ScanReport) -> str | None:
         """Make a job of this file and report it; returns the reason if it was rejected."""
-        from duly.intake.intake import FileOptions, new_file
-
         intake, seen, address = self._intake, place.seen(found), place.address(found)
         try:
             kept = intake.keep(portions)
@@ -257,8 +248,6 @@ class Scanner:
 
     def _seen_through(self, kept: Kept, name: str, owner: str | None) -> JobType:
         """The type of jobs that takes a file like this; what no type takes is not kept, and InputError says why."""
-        from duly.intake.intake import FileOptions
-
         intake = self._intake
         try:
             with intake.files.open(kept.key) as file:

@@ -166,10 +166,6 @@ class Remote:
         return self._source.portions(found)
 
 
-def has_places(settings: JobSettings) -> bool:
-    return bool(settings.inbox or settings.sources_allowed)
-
-
 def places(settings: JobSettings, known: Known) -> Iterator[tuple[str, Callable[[], Inbox | Remote]]]:
     """All that are set up, each with its name, not opened yet: one that cannot be must not keep the others from us."""
     if settings.inbox:

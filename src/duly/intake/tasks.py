@@ -90,7 +90,8 @@ class OwnTasks:
         intake, took = self._open_intake(), 0
         if not intake.settings.db_ingest_enabled:
             return {"taken": took}
-        if not intake.scanner.has_places or intake.scanner.hindrance:
+        has_places = intake.settings.inbox or intake.settings.sources_allowed
+        if not has_places or intake.scanner.hindrance:
             raise Snooze(SCAN_LATER)
         while True:
             report = intake.scanner.portion()

@@ -18,7 +18,7 @@ from duly.verbs.job_rows import JobRows
 from duly.verbs.jobs import Jobs
 from duly.verbs.listing import Listing
 from duly.verbs.now import Now
-from duly.verbs.queues import Limits, Queues
+from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.schedules import ScheduleVerbs
 from duly.verbs.service import ServiceState
@@ -41,7 +41,6 @@ class Verbs:
         self.service = ServiceState(self)
         self.users = Users(self)
         self.queues = Queues(self)
-        self.limits = Limits(self)
         self.files = Files(self)
         self.jobs = Jobs(self)
         self.job_rows = JobRows(self)

@@ -20,6 +20,7 @@ from duly.core import codec
 from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
+from duly.core.patience import Thrifty
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth, Measure, Role, Scope
 from duly.store.contract import Store
@@ -97,14 +98,12 @@ class VerbContext:
     task_named: Callable[[str], Task[..., Any]]
     # The rules that decide the items of a task, also of a task that is not registered here.
     rules_of: Callable[[str], Rules]
-    # Drop the cached depths of queues, because a queue was paused or resumed.
-    forget_depths: Callable[[], None]
     # Report a measurement about jobs, for the job or list of this name: seconds, or a number of rows.
     measured: Callable[[Measure, str, float], None]
     # Hides secret values in the audit log.
     masks: Masks
-    # The depths of the queues, as last read.
-    depths: Callable[[], Sequence[Depth]]
+    # The depths of the queues, as last read. They are forgotten when a queue is paused or resumed.
+    depths: Thrifty[Sequence[Depth]]
     # The tasks that are registered here, by name.
     tasks: Callable[[], Mapping[str, Task[..., Any]]]
     settings: Settings

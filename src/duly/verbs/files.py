@@ -66,16 +66,6 @@ class Files(VerbGroup):
         file_id: int = self._store.write("add_file", {**asdict(file), "now": self._now()}, connection)[0][0]
         return file_id
 
-    def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
-        """This is the file of a job that was made without one; the job with its file.
-
-        WrongState when the job was removed meanwhile or has a file by now.
-        """
-        file_id = self.add(file, connection)
-        if not self._store.write("attach_file", {"id": job.id, "file_id": file_id}, connection):
-            raise WrongState(f"job {job.id} was removed, or has a file by now")
-        return replace(job, file_id=file_id)
-
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:
         """Reading the file of this job begins, once more, with what is known of it by now."""
         given = {"id": job.id, "options": codec.text(options), "now": self._now()}
@@ -132,11 +122,17 @@ class Scans(VerbGroup):
         return job
 
     def fetched(self, seen: FileVersion, job: Job, file: NewFile) -> Job:
-        """A job that someone ordered by the address of a file, with that file, which no scan takes any more."""
+        """A job that someone ordered by the address of a file, with that file, which no scan takes any more.
+
+        WrongState when the job was removed meanwhile or has a file by now.
+        """
         with self._store.transaction() as connection:
             if self._is_first(seen, connection):
                 self._became(seen, job.id, connection)
-            return self._peers.files.attach(job, file, connection)
+            file_id = self._peers.files.add(file, connection)
+            if not self._store.write("attach_file", {"id": job.id, "file_id": file_id}, connection):
+                raise WrongState(f"job {job.id} was removed, or has a file by now")
+            return replace(job, file_id=file_id)
 
     def _is_first(self, seen: FileVersion, connection: Any) -> bool:
         """Note that this version is taken in this transaction; False when it was taken before."""

@@ -214,19 +214,16 @@ class Items(VerbGroup):
         }  # fmt: skip
         given = {name: checked[name](value) for name, value in options.items() if value is not None}
         if args is not None:
-            given = {"args": self._checked_args(item, args), "queue": self._queue(item, args), **given}
+            given = {**self._with_args(item, args), **given}
         return {**_content(item), **given}
 
-    def _checked_args(self, item: Item, given: Args) -> bytes:
-        return given if isinstance(given, bytes) else self._context.task_named(item.task).checked_args(dict(given))
-
-    def _queue(self, item: Item, given: Args) -> str:
-        """The queue for an item with these arguments; if it was moved to another queue by hand, it stays there."""
+    def _with_args(self, item: Item, given: Args) -> dict[str, Any]:
+        """These arguments, checked, and their queue; an item that was moved to another queue by hand stays there."""
         if isinstance(given, bytes):
-            return item.queue
+            return {"args": given}
         task = self._context.task_named(item.task)
         is_as_put = item.queue == task.queue_for(codec.decode(item.args))
-        return task.queue_for(given) if is_as_put else item.queue
+        return {"args": task.checked_args(dict(given)), "queue": task.queue_for(given) if is_as_put else item.queue}
 
     def _difference(
         self, before: Mapping[str, Any], after: Mapping[str, Any], details: Mapping[str, Any] | None

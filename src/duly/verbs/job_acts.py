@@ -44,7 +44,7 @@ def cancel_rows(context: VerbContext, job: Job, reason: str) -> Iterator[int]:
             if not count:
                 time.sleep(PAUSE)
     context.store.resume(job.rows_queue)
-    context.forget_depths()
+    context.depths.forget()
 
 
 def revive_rows(

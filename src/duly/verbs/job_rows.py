@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from duly.core.clock import EPOCH
 from duly.core.model import Job, Status
@@ -38,6 +38,16 @@ COUNTED = 10_000  # rows of a status that are counted off, at most
 T = TypeVar("T", bound=JobItem)
 
 
+class RowFilter(TypedDict, total=False):
+    """Which rows of jobs are meant: by their jobs, and by when they changed last."""
+
+    owner: str | None
+    job_type: str | None
+    job_ids: Sequence[int]  # default: all jobs
+    since: datetime | None
+    until: datetime | None
+
+
 class JobRows(VerbGroup):
     def page(
         self,
@@ -62,22 +72,14 @@ class JobRows(VerbGroup):
     def pending(
         self,
         who: Principal,
-        owner: str | None = None,
         statuses: Sequence[Status] = LIVE,
-        job_type: str | None = None,
         after: RowPlace = START,
         most: int = 100,
-        *,
-        job_ids: Sequence[int] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
+        **filter: Unpack[RowFilter],
     ) -> list[PendingItem]:
-        """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first.
-
-        With `job_ids`, of these jobs only; `since` and `until` are about when they changed last.
-        """
-        given = {**self._jobs_meant(who, owner, job_type, job_ids), "until": until or END}
-        after = max(after, START if since is None else (since, 0))
+        """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first."""
+        given = {**_jobs_meant(who, filter), "until": filter.get("until") or END}
+        after = max(after, (filter.get("since") or EPOCH, 0))
         live = [status for status in statuses if status in LIVE]
         ended = [status for status in statuses if status not in LIVE]
         pages = [
@@ -87,22 +89,13 @@ class JobRows(VerbGroup):
         ]
         return list(islice(merge(*pages, key=_place), most))
 
-    def counts(
-        self,
-        who: Principal,
-        owner: str | None = None,
-        job_type: str | None = None,
-        *,
-        job_ids: Sequence[int] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> RowCounts:
+    def counts(self, who: Principal, **filter: Unpack[RowFilter]) -> RowCounts:
         """How many rows of jobs there are, by status.
 
         The counters of the jobs know, but for how many are worked on now. With a time, rows are counted, up to ten
         thousand of each status.
         """
-        meant = self._jobs_meant(who, owner, job_type, job_ids)
+        meant, since, until = _jobs_meant(who, filter), filter.get("since"), filter.get("until")
         store = self._store
 
         def counted(status: Status) -> int:
@@ -127,12 +120,6 @@ class JobRows(VerbGroup):
         """The same of one job."""
         self._peers.jobs.get(who, job_id)
         return self.counts(who, job_ids=[job_id])
-
-    def _jobs_meant(
-        self, who: Principal, owner: str | None, job_type: str | None, job_ids: Sequence[int]
-    ) -> dict[str, Any]:
-        jobs = ids_text(job_ids) if job_ids else None
-        return {"owner": who.among(owner), "job_type": job_type, "jobs": jobs}
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
         """All rows with all that came in and went out, in the order of the file, read a portion at a time."""
@@ -193,6 +180,11 @@ class JobRows(VerbGroup):
             "%s: a page of %d rows, from %s to %s, took %.0f ms", section, len(page), first, last, 1000 * seconds,
             extra={"list": section, "rows": len(page), "first": first, "last": last, "milliseconds": 1000 * seconds},
         )  # fmt: skip
+
+
+def _jobs_meant(who: Principal, filter: RowFilter) -> dict[str, Any]:
+    jobs = ids_text(filter["job_ids"]) if filter.get("job_ids") else None
+    return {"owner": who.among(filter.get("owner")), "job_type": filter.get("job_type"), "jobs": jobs}
 
 
 def _place(item: JobItem) -> RowPlace:

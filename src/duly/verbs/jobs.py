@@ -62,19 +62,17 @@ class Jobs(VerbGroup):
         *,
         key: str | None = None,
         then: NewItem | None = None,
-        options: Mapping[str, Any] | None = None,
         owner: str | None = None,
-        connection: Any = None,
     ) -> Job:
         """A new job, to which rows may be added until it is sealed; or the one that has this key already."""
         new = _new_job(
             task,
-            options,
+            {},
             key=None if key is None else checked_key(key),
             owner=None if owner is None else checked_key(owner, "owner"),
             then_item=None if then is None else msgspec.json.encode(then),
         )
-        with self._context.joining(connection) as connection:
+        with self._store.transaction() as connection:
             job = self._opened(new, connection, self._now())
             if job.total == 0 and not job.is_sealed:
                 self._note(who, "job.opened", job.id, {"task": job.task}, connection)
@@ -228,7 +226,7 @@ class Jobs(VerbGroup):
         with self._context.joining(connection) as connection:
             yield connection
             self._note(who, action, job.id, details, connection)
-        self._context.forget_depths()
+        self._context.depths.forget()
 
     def pause(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
         """Start no more of its rows until it is resumed; rows that run go on."""
@@ -316,7 +314,7 @@ class Jobs(VerbGroup):
                 count = self._revive(who, job, ids, connection)
             # Last, as in `cancel` and `remove`: another order of locks could deadlock.
             self._store.resume(job.rows_queue, connection)
-        self._context.forget_depths()
+        self._context.depths.forget()
         return count
 
     def _revive(self, who: Principal, job: Job, ids: Sequence[int], connection: Any) -> int:

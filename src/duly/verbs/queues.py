@@ -21,7 +21,7 @@ class Queues(VerbGroup):
             store.pause(name, self._now(), connection)
             is_of_task = any(task.queue == name for task in self._context.tasks().values())
             is_there = is_of_task or store.read("is_queue", {"queue": name}, connection)[0][0]
-        self._context.forget_depths()
+        self._context.depths.forget()
         return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
 
     def resume(self, who: Principal, queue: str, connection: Any = None) -> None:
@@ -29,11 +29,9 @@ class Queues(VerbGroup):
         name = checked_name("queue", queue)
         with self._noted(who, "queue.resumed", f"queue:{name}", connection=connection) as connection:
             self._store.resume(name, connection)
-        self._context.forget_depths()
+        self._context.depths.forget()
 
-
-class Limits(VerbGroup):
-    def set(self, who: Principal, name: str, limit: str | None, connection: Any = None) -> None:
+    def set_limit(self, who: Principal, name: str, limit: str | None, connection: Any = None) -> None:
         """Allow this much from now on, over the whole fleet: `2/1m`, `4`, or None for what the code says."""
         try:
             most, per = (None, None) if limit is None else parse_limit(limit)

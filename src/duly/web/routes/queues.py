@@ -87,13 +87,13 @@ def list_limits(app: App, principal: Admin, pages: Pages) -> Page[LimitUse]:
 @router.put("/api/limits/{name:path}", status_code=204)
 def set_limit(name: Name, body: LimitIn, app: App, principal: Admin) -> None:
     """Set a limit for all workers, in place of the value in code."""
-    app.internals.verbs.limits.set(principal, name, body.limit)
+    app.internals.verbs.queues.set_limit(principal, name, body.limit)
 
 
 @router.delete("/api/limits/{name:path}", status_code=204)
 def clear_limit(name: Name, app: App, principal: Admin) -> None:
     """Remove a limit that was set; the value in code applies again."""
-    app.internals.verbs.limits.set(principal, name, None)
+    app.internals.verbs.queues.set_limit(principal, name, None)
 
 
 @router.get("/api/workers")
