@@ -25,6 +25,7 @@ from duly.intake.intake import FileOptions, new_file, shown_name, type_of
 from duly.intake.sources import checked
 from duly.testing import World
 from duly.verbs import LOCAL
+from duly.verbs.files import FileVersion
 from tests.bulk.read.test_images import painted
 from tests.bulk.servers import bucket, ftp_server
 from tests.intake.conftest import Open, kept, look, send, someone
@@ -474,8 +475,8 @@ def test_a_file_that_comes_too_late_for_its_job_is_not_kept(
             app.internals.verbs.jobs.remove(LOCAL, job.id)
         else:
             file = new_file(made, "products.csv", None)
-            with app.internals.store.transaction() as connection:
-                app.internals.verbs.files.attach(job, replace(file, place="uploads/first"), connection)
+            seen = FileVersion("file:", "another", "products.csv")
+            app.internals.verbs.scans.fetched(seen, job, replace(file, place="uploads/first"))
         return made
 
     monkeypatch.setattr(app.internals.intake, "keep", slow)
