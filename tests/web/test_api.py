@@ -21,7 +21,7 @@ from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api
 from duly.web.auth import is_loopback
-from duly.web.feed import Listener
+from duly.web.feed import Listener, feed_of
 from duly.web.problems import Problem
 from duly.web.routes import items as item_routes
 from duly.web.routes import live
@@ -1095,7 +1095,7 @@ class Ears:
         headers = [(b"authorization", f"Bearer {house.secrets[name]}".encode())]
         self._request = rooms.Request({"type": "http", "method": "GET", "app": house.api, "headers": headers})
         self._principal = house.api.state.authenticator.who(self._request)
-        self._listener = Listener(house.api.state.feeds.of(house.app), None if name == "root" else name, after)
+        self._listener = Listener(feed_of(house.api.state), None if name == "root" else name, after)
 
     def hear(self, most: int, then: Any = None) -> list[dict[str, str]]:
         async def listen() -> list[dict[str, str]]:

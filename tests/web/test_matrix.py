@@ -18,7 +18,7 @@ from duly.core.decide import Rules
 from duly.core.model import Failed
 from duly.verbs import LOCAL
 from duly.web.api import create_api
-from duly.web.screens import SIGN_IN, screens
+from duly.web.dashboard import SIGN_IN, screens
 from tests.support import claim, decided, share
 from tests.web.conftest import LATER, House, TestClient, build
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,16 @@ from duly.core.errors import StoreUnavailable
 from duly.verbs import LOCAL, local
 from duly.web import feed as feeds
 from duly.web import shared as room
-from duly.web.feed import Listener
+from duly.web.feed import Listener, feed_of
 from duly.web.shared import Answer, Cache, SharedReads
 from tests.support import together
 from tests.web.conftest import House, TestClient, api_on
 
 RECENT = {"Cache-Control": "max-age=1"}
+
+
+def size_of(answer: Answer) -> int:
+    return len(answer.body)
 
 
 class Seconds:
@@ -209,7 +214,7 @@ def test_one_that_was_begun_too_long_ago_is_not_waited_for() -> None:
 
     async def story() -> None:
         seconds = Seconds()
-        kept: Cache[Answer] = Cache(3, 100, seconds)
+        kept: Cache[Answer] = Cache(seconds, 3, 100, size_of)
         going = asyncio.Event()
 
         async def slow() -> Answer:
@@ -241,7 +246,7 @@ def test_one_that_was_begun_too_long_ago_is_not_waited_for() -> None:
 
 def test_what_is_kept_is_bounded_in_number_size_and_time() -> None:
     seconds = Seconds()
-    kept: Cache[Answer] = Cache(3, 100, seconds)
+    kept: Cache[Answer] = Cache(seconds, 3, 100, size_of)
 
     def put(key: str, size: int) -> None:
         async def make() -> Answer:
@@ -274,7 +279,7 @@ def test_a_large_answer_passes_and_is_not_kept(house: House, monkeypatch: pytest
 
 def test_one_who_waits_and_leaves_takes_nobody_along() -> None:
     async def story() -> None:
-        kept: Cache[Answer] = Cache(3, 100)
+        kept: Cache[Answer] = Cache(time.monotonic, 3, 100, size_of)
         go_on = asyncio.Event()
 
         async def make() -> Answer:
@@ -300,7 +305,7 @@ def test_one_who_waits_and_leaves_takes_nobody_along() -> None:
 
 
 def listeners(house: House, *owners: str | None, after: int | None = None) -> list[Listener]:
-    shared = house.api.state.feeds.of(house.app)
+    shared = feed_of(house.api.state)
     return [Listener(shared, owner, after) for owner in owners]
 
 

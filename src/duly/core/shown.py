@@ -474,6 +474,12 @@ class JobRow(Struct, frozen=True):
     paused: bool
 
 
+class InputSummary(Struct, frozen=True):
+    title: str | None = None
+    brand: str | None = None
+    sku: str | None = None
+
+
 class JobItem(Struct, frozen=True):
     """A row of a job in a list: a short summary, never the whole input."""
 
@@ -490,6 +496,12 @@ class JobItem(Struct, frozen=True):
     brand: str | None
     sku: str | None
     result: Any
+
+    @property
+    def input_summary(self) -> InputSummary:
+        """Its input in texts of at most 120 characters. The database returns one more, so that a cut can be marked."""
+        texts = (self.title, self.brand, self.sku)
+        return InputSummary(*(text and (text if len(text) <= 120 else f"{text[:119]}…") for text in texts))
 
 
 class PendingItem(JobItem, frozen=True):

@@ -25,7 +25,6 @@ from duly.plugins import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
 from duly.web.auth import Authenticator, is_loopback
-from duly.web.feed import Feeds
 from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, now, queues, review, schedules, simulate, users
 from duly.web.schemas import ProblemOut
@@ -83,7 +82,7 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
     api.state.cursors = None  # made when a list is first read
     api.state.authenticator = Authenticator(app.internals.verbs.users, is_local)
     api.state.shared = SharedReads(api.state.authenticator)
-    api.state.feeds = Feeds()
+    api.state.feed = None  # made for the first listener
     api.state.ailing = ailing
     api.state.streams = 0
     api.state.closing = asyncio.Event()

@@ -187,3 +187,11 @@ def owner_for(principal: Principal, user_id: str | None) -> str | None:
     if not principal.is_admin:
         raise Problem(403, "userId: only admins may read rows of other users", "userId")
     return None if user_id == "all" else user_id
+
+
+async def _owner(principal: Annotated[Principal, Depends(principal_of)], user_id: UserId = None) -> str | None:
+    return owner_for(principal, user_id)
+
+
+# The owner whose rows a request asks for, by its parameter `userId`.
+Owner = Annotated[str | None, Depends(_owner)]

@@ -1,4 +1,4 @@
-"""What routes have in common: the app, masks, and pages with cursors.
+"""What routes have in common: the app, its verbs, masks, and pages with cursors.
 
 A cursor is a signed text with the place where a page ends. It is valid for one list, owner and filter only.
 """
@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from duly import Duly
+from duly import Duly, verbs
 from duly.core.errors import UnknownTask
 from duly.plugins import Plugin
 from duly.tasks.task import Task
@@ -36,7 +36,13 @@ async def _app(request: Request) -> Duly:  # async, so that it does not need a t
     return app
 
 
+async def _verbs(request: Request) -> verbs.Verbs:
+    found: verbs.Verbs = request.app.state.duly.internals.verbs
+    return found
+
+
 App = Annotated[Duly, Depends(_app)]
+Verbs = Annotated[verbs.Verbs, Depends(_verbs)]
 
 
 def serving(plugin: Plugin[Any, T]) -> Callable[[Request], Awaitable[T]]:
@@ -57,14 +63,14 @@ def open_task(app: Duly, name: str) -> Task[..., Any]:
     return open_to_all[name]
 
 
-def masked(app: Duly, value: Any, is_revealed: bool = False) -> Any:
+def masked(verbs: Verbs, value: Any, is_revealed: bool = False) -> Any:
     """The value with secrets masked."""
-    return app.internals.verbs.context.masks.masked(value, is_revealed)
+    return verbs.context.masks.masked(value, is_revealed)
 
 
-def unmasked(app: Duly, value: Any, known: Any) -> Any:
+def unmasked(verbs: Verbs, value: Any, known: Any) -> Any:
     """A value that was shown masked and is sent back, with the known values in place of the masks."""
-    return app.internals.verbs.context.masks.unmasked(value, known)
+    return verbs.context.masks.unmasked(value, known)
 
 
 class Cursors:

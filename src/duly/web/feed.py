@@ -7,8 +7,6 @@ starts further back, or has fallen behind, reads on its own until it has caught 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
 
 from duly import Duly
 from duly.core import codec
@@ -28,6 +27,8 @@ KEPT = 1_000  # lines that are kept for listeners that are slower than others
 
 T = TypeVar("T")
 
+Queues = list[dict[str, Any]]
+
 
 class FeedLine(NamedTuple):
     """A line of the audit log, as an event."""
@@ -39,10 +40,10 @@ class FeedLine(NamedTuple):
 
 
 class Depths(NamedTuple):
-    """The depths of queues, with a digest that ignores the age of the oldest item."""
+    """The depths of queues."""
 
-    queues: list[dict[str, Any]]
-    digest: str
+    queues: Queues
+    ageless: Queues  # without the age of the oldest item, which always grows and is not an event
 
 
 class RecentLines(NamedTuple):
@@ -111,7 +112,8 @@ class Feed:
         return RecentLines(tuple(self._lines), self._tail.place, self._forgotten)
 
     def _measure(self) -> Depths:
-        return depths_of(self.app.read.queues(self.app.internals.telemetry.depths()))
+        queues = self.app.read.queues(self.app.internals.telemetry.depths())
+        return Depths(queues, [{**queue, "oldest_due_seconds": None} for queue in queues])
 
 
 class Listener:
@@ -156,26 +158,12 @@ class Listener:
         return [_audit_event(self.feed.app, place, line) for place, line in lines]
 
 
-class Feeds:
+def feed_of(state: State) -> Feed:
     """The feed of an API, created for the first listener."""
-
-    def __init__(self) -> None:
-        self._feed: Feed | None = None
-
-    def of(self, app: Duly) -> Feed:
-        if self._feed is None or self._feed.is_left:
-            self._feed = Feed(app)
-        return self._feed
-
-
-def depths_of(queues: list[dict[str, Any]]) -> Depths:
-    # The age of the oldest item always grows, which is not an event.
-    still = [{**queue, "oldest_due_seconds": None} for queue in queues]
-    text = json.dumps(still, default=str, sort_keys=True)
-    return Depths(queues, hashlib.sha256(text.encode()).hexdigest())
-
-
-NO_DEPTHS = depths_of([])
+    if state.feed is None or state.feed.is_left:
+        state.feed = Feed(state.duly)
+    found: Feed = state.feed
+    return found
 
 
 def tick_of(every: float) -> int:
@@ -189,7 +177,7 @@ def until_next(every: float) -> float:
 
 
 def _audit_event(app: Duly, place: int, line: AuditLine) -> str:
-    return event("audit", line_shown(app, line), place)
+    return event("audit", line_shown(app.internals.verbs, line), place)
 
 
 def event(name: str, value: Any, place: int) -> str:

@@ -12,7 +12,8 @@ import logging
 import socket
 import socketserver
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -39,14 +40,8 @@ class Probe:
         self._ailing = ailing
         self._is_migrated = False
         self._reach = Patient(self._ask_database, PATIENCE)
-        try:
+        with listening(host, port, ", 0 for none"):
             self._server = _Server((host, port), self)
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ConfigError(
-                f"http_port: cannot listen on {host}:{port} ({reason}); choose another with --http-port or "
-                "DULY_HTTP_PORT, 0 for none"
-            ) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="duly-probe", daemon=True
         )
@@ -54,22 +49,15 @@ class Probe:
     @property
     def url(self) -> str:
         host, port = self._server.server_address[:2]
-        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
+        return url_of(str(host), port)
 
     def __enter__(self) -> Probe:
-        self.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._server.shutdown()
+        self._server.server_close()
 
     # -- answers
 
@@ -80,21 +68,10 @@ class Probe:
             case "/healthz":
                 return _status(self._ailing())
             case "/readyz":
-                return _status(self._ailing() or self._unready() or self._app.internals.hindrance())
+                return _status(self._ailing() or unready(self._reach) or self._app.internals.hindrance())
             case _:
                 known = "this port serves /metrics, /healthz and /readyz"
                 return HTTPStatus.NOT_FOUND, _JSON, _body({"status": "not found", "reason": known})
-
-    def _unready(self) -> str | None:
-        try:
-            self._reach()
-        except (NotMigrated, StoreUnavailable) as error:
-            log.warning("not ready: %s", error)
-            return "the database is not migrated" if isinstance(error, NotMigrated) else "the database does not answer"
-        except DulyError as error:
-            log.warning("not ready: %s", error)
-            return "the database rejects queries"
-        return None
 
     def _ask_database(self) -> None:
         if self._is_migrated:  # it stays migrated, so a cheaper query is enough from then on
@@ -102,6 +79,35 @@ class Probe:
         else:
             self._app.check()
             self._is_migrated = True
+
+
+def unready(ask_database: Callable[[], object]) -> str | None:
+    """Why the database cannot be used, if it cannot. Its address and its answer are only logged."""
+    try:
+        ask_database()
+    except DulyError as error:
+        log.warning("not ready: %s", error)
+        if isinstance(error, NotMigrated):
+            return "the database is not migrated"
+        return "the database does not answer" if isinstance(error, StoreUnavailable) else "the database rejects queries"
+    return None
+
+
+@contextmanager
+def listening(host: str, port: int, hint: str = "") -> Iterator[None]:
+    """Report that nothing can listen on this address as an error of the settings."""
+    try:
+        yield
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(
+            f"http_port: cannot listen on {host}:{port} ({reason}); "
+            f"choose another with --http-port or DULY_HTTP_PORT{hint}"
+        ) from error
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 _JSON = "application/json; charset=utf-8"

@@ -43,6 +43,22 @@ TITLES = {
     409: "Conflict", 413: "Too large", 415: "Unsupported media type",
     422: "Invalid input", 429: "Too many requests", 503: "Unavailable",
 }  # fmt: skip
+# What is wrong with a field, by the type of pydantic's error, or by the part of that before the first "_".
+FAULTS = {
+    "missing": "is required", "extra": "is not a known field", "json": "is not valid JSON ({error})",
+    "value": "{error}", "literal": "must be {expected}", "int": "must be a whole number",
+    "float": "must be a number", "decimal": "must be a number", "finite": "must be a finite number",
+    "decimal_max_digits": "must have at most {max_digits} digits", "bool": "must be true or false",
+    "string": "must be a string", "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters", "string_pattern_mismatch": "must match {pattern}",
+    "string_unicode": "must be valid Unicode", "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}", "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}", "list": "must be a list", "dict": "must be an object",
+    "model": "must be an object", "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries", "date": "must be a date like 2026-12-01",
+    "datetime": "must be a time like 2026-12-01T09:00:00+01:00",
+    "timezone": "must be a time with its zone, like 2026-12-01T09:00:00+01:00",
+}  # fmt: skip
 # For a path without a route.
 NOWHERE = "there is nothing at {}; a path of an app needs that app in the setting `apps`"
 
@@ -78,6 +94,19 @@ def unexpected(error: Exception) -> Response:
     return problem(500, "unexpected error; see the log of the service", "Internal error")
 
 
+def _fault(error: dict[str, Any]) -> tuple[str, str]:
+    """The field of an error of pydantic, and what is wrong with it."""
+    kind: str = error["type"]
+    # JSON that cannot be read has no fields: its place is a position in the text.
+    place = () if kind == "json_invalid" else error["loc"][1:]
+    given = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in error.get("ctx", {}).items()
+    }
+    text = FAULTS.get(kind) or FAULTS.get(kind.partition("_")[0], "is not valid")
+    return ".".join(map(str, place)) or "body", text.format(**given)
+
+
 def handle_on(api: FastAPI) -> None:
     """Answer every error with a problem document that shows no internals."""
 
@@ -98,10 +127,8 @@ def handle_on(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path", "header")]
-        field = ".".join(place) or "body"
-        return problem(422, f"{field}: {first.get('msg', 'is invalid')}", field=field)
+        field, fault = _fault(error.errors()[0])
+        return problem(422, f"{field}: {fault}", field=field)
 
     @api.exception_handler(HTTPException)
     def http(request: Request, error: HTTPException) -> Response:

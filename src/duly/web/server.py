@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -12,10 +11,8 @@ from typing import Any
 import uvicorn
 
 from duly import Duly
-from duly.core.errors import ConfigError
 from duly.web.api import create_api
-
-log = logging.getLogger("duly.web")
+from duly.web.probe import listening, url_of
 
 
 class Service:
@@ -23,7 +20,7 @@ class Service:
 
     def __init__(self, app: Duly, host: str, port: int, ailing: Callable[[], str | None] = lambda: None) -> None:
         self.api = create_api(app, host, ailing)
-        try:
+        with listening(host, port):
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.socket(family, socket.SOCK_STREAM)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -31,12 +28,6 @@ class Service:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.bind((host, port))
             self._socket.listen(2_048)  # from here on clients wait instead of being refused
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ConfigError(
-                f"http_port: cannot listen on {host}:{port} ({reason}); "
-                "choose another with --http-port or DULY_HTTP_PORT"
-            ) from error
         config = uvicorn.Config(
             self.api,
             log_config=None,
@@ -54,7 +45,7 @@ class Service:
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="duly-web", daemon=True)
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
+        self.url = url_of(host, self._socket.getsockname()[1])
 
     def __enter__(self) -> Service:
         self._thread.start()

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
@@ -33,19 +34,7 @@ NEVER = re.compile(r"/api/events|/api/jobs/\d+/(?:export|rejects)")  # streamed 
 PEOPLE = 10_000  # principals in the cache
 
 
-class Sized(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
-V = TypeVar("V", bound=Sized)
-
-
-class Known(NamedTuple):
-    """The principal of a key or a session."""
-
-    principal: Principal
-    size: int = 1
+V = TypeVar("V")
 
 
 class Answer(NamedTuple):
@@ -53,10 +42,6 @@ class Answer(NamedTuple):
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.body)
 
     async def give(self, send: Send, age: float) -> None:
         headers = [*self.headers, (b"age", str(int(age)).encode())]
@@ -67,13 +52,16 @@ class Answer(NamedTuple):
 class Cache(Generic[V]):
     """Values that are made once for all requests at the same time, and kept for requests that accept an older one.
 
-    It is used by one event loop.
+    It keeps at most `most` values, and only as many as are `room` together, by `size_of`. One event loop uses it.
     """
 
-    def __init__(self, most: int, size: int, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._most = most
-        self._size = size
+    def __init__(
+        self, ticks: Callable[[], float], most: int, room: int = sys.maxsize, size_of: Callable[[V], int] = lambda _: 1
+    ) -> None:
         self._ticks = ticks
+        self._most = most
+        self._room = room
+        self._size_of = size_of
         # Values that are being made, with the time at which that began.
         self._under_way: dict[Hashable, tuple[asyncio.Future[tuple[V, float] | None], float]] = {}
         self._kept: OrderedDict[Hashable, tuple[V, float]] = OrderedDict()  # with the time at which it was requested
@@ -89,9 +77,8 @@ class Cache(Generic[V]):
         found = self._kept.get(key)
         if found is None or self._ticks() - found[1] > seconds:
             under_way, begun = self._under_way.get(key, (None, 0.0))
-            if (
-                under_way is None or self._ticks() - begun > seconds
-            ):  # one that began earlier may miss the latest changes
+            # One that began earlier may miss the latest changes.
+            if under_way is None or self._ticks() - begun > seconds:
                 found = await self._made(key, make)
             else:  # shielded: a waiting request may be cancelled while others continue to wait
                 found = await asyncio.shield(under_way)
@@ -116,15 +103,15 @@ class Cache(Generic[V]):
             if before[1] > found[1]:  # one that began later was faster
                 return
             del self._kept[key]
-            self.size -= before[0].size
+            self.size -= self._size_of(before[0])
         self._kept[key] = found
-        self.size += found[0].size
+        self.size += self._size_of(found[0])
         oldest = self._ticks() - LONGEST
         while self._kept and (
-            len(self._kept) > self._most or self.size > self._size or next(iter(self._kept.values()))[1] < oldest
+            len(self._kept) > self._most or self.size > self._room or next(iter(self._kept.values()))[1] < oldest
         ):
             _, (value, _) = self._kept.popitem(last=False)
-            self.size -= value.size
+            self.size -= self._size_of(value)
 
 
 class SharedReads:
@@ -132,20 +119,20 @@ class SharedReads:
 
     def __init__(self, authenticator: Authenticator, ticks: Callable[[], float] = time.monotonic) -> None:
         self._authenticator = authenticator
-        self._people: Cache[Known] = Cache(PEOPLE, PEOPLE, ticks)
-        self.answers: Cache[Answer] = Cache(MOST, BYTES, ticks)
+        self._people: Cache[Principal] = Cache(ticks, PEOPLE)
+        self.answers: Cache[Answer] = Cache(ticks, MOST, BYTES, lambda answer: len(answer.body))
 
     async def who(self, request: Request) -> Principal | None:
         """The principal of this request, cached for at most a second; None if it is rejected."""
 
-        async def ask() -> Known | None:
+        async def ask() -> Principal | None:
             try:
-                return Known(await run_in_threadpool(self._authenticator.who, request))
+                return await run_in_threadpool(self._authenticator.who, request)
             except (Problem, DulyError):  # the route finds the same, and answers with it
                 return None
 
         found = await self._people.get(credentials(request), KNOWN_FOR, ask)
-        return None if found is None else found[0].principal
+        return None if found is None else found[0]
 
 
 class ShareReads:

@@ -13,8 +13,8 @@ from duly.apps.birthdays import Birthdays, plugin
 from duly.apps.birthdays.greetings import Leap, Person, PersonStory
 from duly.core.model import Schedule
 from duly.verbs import Principal
-from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import App, Pages, masked, serving
+from duly.web.auth import Owner, Reader, UserId, Writer, owner_for
+from duly.web.desk import Pages, Verbs, masked, serving
 from duly.web.routing import Router, Transaction
 from duly.web.schemas import Model, Name, Page, Word, clean, example
 
@@ -55,22 +55,21 @@ def add_person(new: PersonIn, birthdays: Here, principal: Writer, connection: Tr
 
 
 @router.get("/api/people")
-def list_people(app: App, birthdays: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[Person]:
+def list_people(verbs: Verbs, birthdays: Here, principal: Reader, pages: Pages, owner: Owner) -> Page[Person]:
     """The people that are yours, in the order in which they were added."""
-    owner = owner_for(principal, user_id)
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return app.schedules.page(owner=owner, task=birthdays.task.name, after=after or 0, most=most)
+        return verbs.schedules.page(owner=owner, task=birthdays.task.name, after=after or 0, most=most)
 
-    return pages.turn(find, lambda row: masked(app, asdict(birthdays.seen(row))))
+    return pages.turn(find, lambda row: masked(verbs, asdict(birthdays.seen(row))))
 
 
 @router.get("/api/people/{person:path}")
-def show_person(person: Name, app: App, birthdays: Here, principal: Reader, user_id: UserId = None) -> PersonStory:
+def show_person(person: Name, verbs: Verbs, birthdays: Here, principal: Reader, user_id: UserId = None) -> PersonStory:
     """Someone, with the event to come and those that were."""
     owner = _owner(principal, user_id)
     found = {**asdict(birthdays.get(person, owner)), "events": list(birthdays.events(person, owner=owner))}
-    return PersonStory(**masked(app, found))
+    return PersonStory(**masked(verbs, found))
 
 
 @router.patch("/api/people/{person:path}")

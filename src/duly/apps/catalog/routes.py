@@ -19,7 +19,7 @@ from duly.apps.catalog.products import Reactivated, SyncStatus
 from duly.core.doc import Doc
 from duly.core.errors import DoesNotExist
 from duly.verbs import Principal
-from duly.web.auth import Reader, UserId, Writer, owner_for
+from duly.web.auth import Owner, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, serving
 from duly.web.problems import Problem
 from duly.web.routing import Router, Transaction
@@ -96,9 +96,9 @@ def plan_catalog(asked: PlanIn, principal: Reader) -> Plan:
 
 
 @router.get("/api/catalog/day")
-def show_catalog_day(catalog: Here, principal: Reader, user_id: UserId = None) -> Day:
+def show_catalog_day(catalog: Here, principal: Reader, owner: Owner) -> Day:
     """Where this day stands, in UTC: each slot, each retry window, the calls that the API allows, and the products."""
-    return catalog.day(owner_for(principal, user_id))
+    return catalog.day(owner)
 
 
 @router.get("/api/products")
@@ -106,14 +106,13 @@ def list_products(
     catalog: Here,
     principal: Reader,
     pages: Pages,
+    owner: Owner,
     status: Annotated[SyncStatus | None, Query()] = None,
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     active: Annotated[bool | None, Query(description="false: those that were deactivated or paused.")] = None,
     q: Annotated[Word | None, Query(description="A part of a SKU, or of its user's id.")] = None,
-    user_id: UserId = None,
 ) -> Page[Product]:
     """The products that are yours and fit, by id."""
-    owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"sync_status": status, "hour_bucket": slot, "is_active": active, "text": q}
 
     def find(after: int | None, most: int) -> Sequence[Product]:
@@ -144,15 +143,10 @@ def import_products(new: ProductsIn, catalog: Here, principal: Writer, connectio
 
 @router.post("/api/products/reactivate")
 def reactivate_products(
-    catalog: Here,
-    principal: Writer,
-    connection: Transaction,
-    asked: ReactivateAllIn | None = None,
-    user_id: UserId = None,
+    catalog: Here, principal: Writer, connection: Transaction, owner: Owner, asked: ReactivateAllIn | None = None
 ) -> Reactivated:
     """Reactivate the products that one cause deactivated, or all of them: a thousand at a time; `isMore`: ask again."""
     given = asked or ReactivateAllIn()
-    owner = owner_for(principal, user_id)
     return catalog.reactivate_all(
         given.cause, sync_now=given.sync_now, owner=owner, who=principal, connection=connection
     )

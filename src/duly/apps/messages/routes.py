@@ -15,7 +15,7 @@ from duly.apps.messages.shown import ShownMessage
 from duly.core.errors import InputError
 from duly.core.shown import Row
 from duly.web.auth import Reader, Writer, owner_for
-from duly.web.desk import App, Pages, masked, serving
+from duly.web.desk import App, Pages, Verbs, masked, serving
 from duly.web.routing import Router, Transaction
 from duly.web.schemas import Changed, Id, Page, State, WordFilter
 
@@ -28,7 +28,7 @@ Here = Annotated[MessageRetry, Depends(serving(plugin))]
 
 @router.get("")
 def list_messages(
-    app: App,
+    verbs: Verbs,
     messages: Here,
     principal: Reader,
     pages: Pages,
@@ -43,7 +43,7 @@ def list_messages(
     def find(before: int | None, most: int) -> Sequence[Row]:
         return queries.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=most)
 
-    return pages.turn(find, lambda row: masked(app, queries.shown(row, True)))
+    return pages.turn(find, lambda row: masked(verbs, queries.shown(row, True)))
 
 
 @router.get("/drift")
@@ -65,7 +65,7 @@ def download_payload(item_id: Id, messages: Here, principal: Reader) -> Response
 def show_message(item_id: Id, app: App, messages: Here, principal: Reader) -> MessageWithTries:
     """One message with its story, its properties and a look at its payload."""
     shown = messages.queries.shown(messages.review.find(principal, item_id))
-    return MessageWithTries(**{**masked(app, shown), "tries": app.read.story(item_id).tries})
+    return MessageWithTries(**{**masked(app.internals.verbs, shown), "tries": app.read.story(item_id).tries})
 
 
 @router.patch("/{item_id}")

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Response
+from fastapi import Depends, Query
 from msgspec.structs import asdict
 from pydantic import AfterValidator, StringConstraints
 
-from duly import Duly
 from duly.apps.reminders import Reminders, Status, plugin
 from duly.apps.reminders.calls import Reminder
 from duly.core.model import Placed
 from duly.core.shown import Row
-from duly.verbs import Principal
-from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import App, Pages, masked, serving
-from duly.web.routing import Once, Router, Transaction
-from duly.web.schemas import Changed, Id, Key, Model, Moment, Page, clean, example, out
+from duly.web.auth import Owner, Reader, Writer
+from duly.web.desk import Pages, Verbs, masked, serving
+from duly.web.routing import Router, Transaction
+from duly.web.schemas import Changed, Id, Key, Model, Moment, Page, clean, example
 from duly.web.schemas.items import ReasonIn
 
 router = Router(tags=["apps"])
@@ -49,64 +47,62 @@ class ReminderEdit(Model):
 
 @router.post("/api/reminders", status_code=201)
 def schedule_reminder(
-    new: ReminderIn, app: App, reminders: Here, principal: Writer, connection: Transaction
+    new: ReminderIn, verbs: Verbs, reminders: Here, principal: Writer, connection: Transaction
 ) -> Placed[Any]:
     """Call a phone at a time and read out a message. 200: the key has this reminder already."""
     key = principal.scoped(new.key) if new.key is not None else None
     made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
-    return app.internals.verbs.items.put(principal, made, connection)
+    return verbs.items.put(principal, made, connection)
 
 
 @router.get("/api/reminders")
 def list_reminders(
-    app: App,
+    verbs: Verbs,
     reminders: Here,
     principal: Reader,
     pages: Pages,
+    owner: Owner,
     state: Annotated[Status | None, Query(description="How they stand, in the words of reminders.")] = None,
     since: Annotated[Moment | None, Query(alias="from", description="To be called then or later.")] = None,
     until: Annotated[Moment | None, Query(alias="to", description="To be called before then.")] = None,
-    user_id: UserId = None,
 ) -> Page[Reminder]:
     """The reminders that are yours and fit, newest first, without their tries."""
-    owner = owner_for(principal, user_id)
 
     def find(before: int | None, most: int) -> Sequence[Row]:
         return reminders.page(owner, state, since=since, until=until, before=before, most=most)
 
-    return pages.turn(find, lambda row: Reminder(**masked(app, asdict(reminders.seen(row)))))
+    return pages.turn(find, lambda row: _shown(verbs, reminders.seen(row)))
 
 
 @router.get("/api/reminders/{reminder_id}")
-def show_reminder(reminder_id: Id, app: App, reminders: Here, principal: Reader) -> Reminder:
+def show_reminder(reminder_id: Id, verbs: Verbs, reminders: Here, principal: Reader) -> Reminder:
     """Where a reminder stands."""
-    return _shown(app, reminders, principal, reminder_id)
+    verbs.items.find(principal, reminder_id)
+    return _shown(verbs, reminders.get(reminder_id))
 
 
 @router.patch("/api/reminders/{reminder_id}")
-def edit_reminder(reminder_id: Id, edit: ReminderEdit, app: App, reminders: Here, principal: Writer) -> Reminder:
+def edit_reminder(reminder_id: Id, edit: ReminderEdit, verbs: Verbs, reminders: Here, principal: Writer) -> Reminder:
     """Another time, phone, message or name for a reminder that waits or has failed."""
     changes = edit.changes()
-    app.internals.verbs.items.find(principal, reminder_id)
-    reminders.edit(reminder_id, **changes, who=principal)
-    return _shown(app, reminders, principal, reminder_id)
+    verbs.items.find(principal, reminder_id)
+    return _shown(verbs, reminders.edit(reminder_id, **changes, who=principal))
 
 
-@router.post("/api/reminders/{reminder_id}/cancel", response_model=out(Changed))
+@router.post("/api/reminders/{reminder_id}/cancel")
 def cancel_reminder(
-    reminder_id: Id, app: App, reminders: Here, principal: Writer, once: Once, body: ReasonIn | None = None
-) -> Response:
+    reminder_id: Id,
+    verbs: Verbs,
+    reminders: Here,
+    principal: Writer,
+    connection: Transaction,
+    body: ReasonIn | None = None,
+) -> Changed:
     """Call no more; also while it is being called."""
-    app.internals.verbs.items.find(principal, reminder_id)
-    found = reminders.get(reminder_id)
-
-    def act(connection: Any) -> Changed:
-        reason = body.reason if body else ""
-        return Changed(app.internals.verbs.items.cancel(principal, found.id, reason=reason, connection=connection))
-
-    return once(body, act)
+    verbs.items.find(principal, reminder_id)
+    found, reason = reminders.get(reminder_id), body.reason if body else ""
+    return Changed(verbs.items.cancel(principal, found.id, reason=reason, connection=connection))
 
 
-def _shown(app: Duly, reminders: Reminders, principal: Principal, reminder_id: int) -> Reminder:
-    app.internals.verbs.items.find(principal, reminder_id)
-    return Reminder(**masked(app, asdict(reminders.get(reminder_id))))
+def _shown(verbs: Verbs, reminder: Reminder) -> Reminder:
+    return Reminder(**masked(verbs, asdict(reminder)))

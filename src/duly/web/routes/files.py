@@ -122,7 +122,7 @@ def list_job_types(app: App, principal: Reader, pages: Pages) -> Page[JobTypeInf
 def show_refused_row(job_id: Id, row: Id, app: App, principal: Reader) -> RowInError:
     """One row in error with its original values, for correction."""
     found = refused(app.internals.intake, principal, job_id, row)
-    return replace(found, values=masked(app, found.values))
+    return replace(found, values=masked(app.internals.verbs, found.values))
 
 
 @router.post("/api/jobs/{job_id}/rows/{row}/mend")
@@ -266,7 +266,7 @@ def _checked(model: type[Any], given: Mapping[str, Any]) -> Any:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise RequestValidationError(error.errors(include_context=False)) from None
+        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]) from None
 
 
 def _options(asked: FileOptionsIn) -> FileOptions:

@@ -18,8 +18,8 @@ from duly.tasks.puttable import Options
 from duly.tasks.signature import signature
 from duly.verbs.acts import meant
 from duly.verbs.listing import Filter
-from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import App, Pages, masked, open_task, unmasked
+from duly.web.auth import Owner, Reader, Writer
+from duly.web.desk import App, Pages, Verbs, masked, open_task, unmasked
 from duly.web.problems import Problem
 from duly.web.routes.queues import line_shown
 from duly.web.routing import Router, Transaction
@@ -43,7 +43,7 @@ def list_tasks(app: App, principal: Reader, pages: Pages) -> Page[Signature]:
 
 def _without_secrets(app: Duly, found: Signature) -> Signature:
     """The same signature with secrets in the defaults of parameters masked."""
-    shown = masked(app, {param.name: param.default for param in found.params if param.default})
+    shown = masked(app.internals.verbs, {param.name: param.default for param in found.params if param.default})
     params = [replace(param, default=shown.get(param.name, param.default)) for param in found.params]
     return replace(found, params=params)
 
@@ -71,71 +71,69 @@ Filtered = Annotated[Filter, Depends(_filter)]
 
 
 @router.get("")
-def list_items(app: App, principal: Reader, pages: Pages, filter: Filtered, user_id: UserId = None) -> ItemPage:
+def list_items(verbs: Verbs, principal: Reader, pages: Pages, filter: Filtered, owner: Owner) -> ItemPage:
     """Items, newest first; rows of one job by their number, items of one schedule by their time.
 
     Filters without an index (a part of an error, a value, a number of tries, a time) are checked row by row, at most
     20,000 rows for a page. `search` says how many were read, and `next` continues, even where a page has no rows.
     """
-    owner = owner_for(principal, user_id)
 
     def find(after: int | str | None, most: int) -> tuple[ItemsFound, int | str | None]:
         place = datetime.fromisoformat(after) if isinstance(after, str) else after
-        found = app.internals.verbs.listing.page(principal, filter, owner=owner, after=place, most=most)
+        found = verbs.listing.page(principal, filter, owner=owner, after=place, most=most)
         return found, found.place.isoformat() if isinstance(found.place, datetime) else found.place
 
     found, following = pages.walk(find)
     search = Search(found.scanned, following is None, found.is_indexed)
-    return ItemPage([shown(app, row) for row in found.rows], following, search)
+    return ItemPage([shown(verbs, row) for row in found.rows], following, search)
 
 
 @router.get("/counts")
-def count_items(app: App, principal: Reader, filter: Filtered, user_id: UserId = None) -> StateCounts:
+def count_items(verbs: Verbs, principal: Reader, filter: Filtered, owner: Owner) -> StateCounts:
     """How many items match, by state. Each state is counted up to ten thousand."""
-    return app.internals.verbs.listing.counts(principal, filter, owner=owner_for(principal, user_id))
+    return verbs.listing.counts(principal, filter, owner=owner)
 
 
 @router.post("/act")
-def act_on_items(body: ItemsAct, app: App, principal: Writer, connection: Transaction) -> Changed:
+def act_on_items(body: ItemsAct, verbs: Verbs, principal: Writer, connection: Transaction) -> Changed:
     """Cancel, retry or discard a selection of items, in one transaction: all of them, or none.
 
     If one of them is gone or in another state, the answer is 409 (404 if none of those exists) and names each with the
     reason. With `skip`, such items are left as they are. Returns the ids that were changed.
     """
-    items = app.internals.verbs.items
     if body.at is None and body.delay is None:
         options: dict[str, Any] = {"reason": body.reason, "skip": body.skip, "connection": connection}
-        return Changed(items.act(principal, body.action, body.ids, **options))
+        return Changed(verbs.items.act(principal, body.action, body.ids, **options))
     if body.action != "retry" or body.skip:
         raise InputError("at", "and delay are for retries without skip only")
-    return Changed(items.retry(principal, *body.ids, at=body.at, delay=body.delay, connection=connection))
+    return Changed(verbs.items.retry(principal, *body.ids, at=body.at, delay=body.delay, connection=connection))
 
 
 @router.get("/{item_id}")
 def show_item(
     item_id: Id,
-    app: App,
+    verbs: Verbs,
     principal: Reader,
     reveal: Annotated[bool, Query(description="Show masked values. This is written to the audit log.")] = False,
 ) -> ItemStory:
     """One item with its failed tries, its timeline, its audit log and its origin."""
     if reveal and not principal.may("write"):
         raise Problem(403, "reveal: needs the scope write", "reveal")
-    row, story = app.internals.verbs.items.show(principal, item_id, is_revealed=reveal)
+    row, story = verbs.items.show(principal, item_id, is_revealed=reveal)
     key = None if story.schedule_key is None else story.schedule_key.removeprefix(f"{row.owner}/")
     return ItemStory(
-        **asdict(shown(app, row, is_masked=not reveal)),
+        **asdict(shown(verbs, row, is_masked=not reveal)),
         tries=story.tries,
         lease_until=story.lease_until,
         timeline=story.timeline,
         trace_id=story.trace_id,
         schedule=None if key is None or row.schedule_id is None else ScheduleName(row.schedule_id, key),
-        audit=[line_shown(app, line) for line in app.internals.verbs.audit.page(f"item:{item_id}")],
+        audit=[line_shown(verbs, line) for line in verbs.audit.page(f"item:{item_id}")],
     )
 
 
 @router.patch("/{item_id}")
-def edit_item(item_id: Id, edit: ItemEdit, app: App, principal: Writer) -> Row:
+def edit_item(item_id: Id, edit: ItemEdit, app: App, verbs: Verbs, principal: Writer) -> Row:
     """Change an item that waits or is in review: its arguments, time, queue, rank or tries.
 
     The difference is in the audit log.
@@ -143,40 +141,40 @@ def edit_item(item_id: Id, edit: ItemEdit, app: App, principal: Writer) -> Row:
 
     def args(row: Row) -> dict[str, Any]:
         open_task(app, row.task)
-        return dict(unmasked(app, edit.args, row.args))
+        return dict(unmasked(verbs, edit.args, row.args))
 
-    edited = app.internals.verbs.items.edit(
+    edited = verbs.items.edit(
         principal, item_id, args=None if edit.args is None else args, at=edit.at, queue=edit.queue, rank=edit.rank,
         tries=edit.tries,
     )  # fmt: skip
-    return shown(app, edited)
+    return shown(verbs, edited)
 
 
 @router.post("/{item_id}/cancel")
 def cancel_item(
-    item_id: Id, app: App, principal: Writer, connection: Transaction, reason: ReasonIn | None = None
+    item_id: Id, verbs: Verbs, principal: Writer, connection: Transaction, reason: ReasonIn | None = None
 ) -> Changed:
     """Cancel an item that waits or runs; a running handler is stopped within a second."""
     text = reason.reason if reason else ""
-    return Changed(app.internals.verbs.items.cancel(principal, item_id, reason=text, connection=connection))
+    return Changed(verbs.items.cancel(principal, item_id, reason=text, connection=connection))
 
 
 @router.post("/{item_id}/retry")
 def retry_item(
-    item_id: Id, app: App, principal: Writer, connection: Transaction, when: RetryIn | None = None
+    item_id: Id, verbs: Verbs, principal: Writer, connection: Transaction, when: RetryIn | None = None
 ) -> Changed:
     """Retry a failed or cancelled item with all its tries, or run a waiting one sooner."""
     at = when.at if when else None
-    return Changed(app.internals.verbs.items.retry(principal, item_id, at=at, connection=connection))
+    return Changed(verbs.items.retry(principal, item_id, at=at, connection=connection))
 
 
 @router.post("/{item_id}/discard")
 def discard_item(
-    item_id: Id, app: App, principal: Writer, connection: Transaction, reason: ReasonIn | None = None
+    item_id: Id, verbs: Verbs, principal: Writer, connection: Transaction, reason: ReasonIn | None = None
 ) -> Changed:
     """Take a failed item out of review for good."""
     text = reason.reason if reason else ""
-    return Changed(app.internals.verbs.items.discard(principal, item_id, reason=text, connection=connection))
+    return Changed(verbs.items.discard(principal, item_id, reason=text, connection=connection))
 
 
 @router.post("/{item_id}/again", status_code=201)
@@ -184,16 +182,16 @@ def put_item_again(
     item_id: Id, app: App, principal: Writer, connection: Transaction, body: AgainIn | None = None
 ) -> Placed[Any]:
     """Put an ended item again as a new item. 200: a live item has the given key already."""
-    given, items = body or AgainIn(), app.internals.verbs.items
-    open_task(app, items.find(principal, item_id).task)
-    return items.again(
+    given = body or AgainIn()
+    open_task(app, app.internals.verbs.items.find(principal, item_id).task)
+    return app.internals.verbs.items.again(
         principal, item_id, key=given.key, at=given.at, delay=given.delay, trace=app.internals.telemetry.traceparent(),
         connection=connection,
     )  # fmt: skip
 
 
-def shown(app: Duly, row: Row, is_masked: bool = True) -> Row:
+def shown(verbs: Verbs, row: Row, is_masked: bool = True) -> Row:
     """The item with secrets masked, and its key as its owner knows it."""
     key = row.key if row.key is None or row.owner is None else row.key.removeprefix(f"{row.owner}/")
-    values = {name: masked(app, getattr(row, name), not is_masked) for name in ("args", "result", "progress")}
+    values = {name: masked(verbs, getattr(row, name), not is_masked) for name in ("args", "result", "progress")}
     return replace(row, key=key, **values)

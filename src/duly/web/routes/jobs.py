@@ -7,19 +7,20 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
+from msgspec.structs import replace
 
 from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.results import Kickoff
 from duly.core.shown import JobItem, JobRow, PendingItem, RowCounts
 from duly.verbs.job_rows import START, STATUSES, RowPlace
-from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import App, Pages, masked
+from duly.web.auth import Owner, Reader, Writer
+from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.problems import Problem
 from duly.web.routing import Router, Transaction
-from duly.web.schemas import BIG, Id, Moment, Page
+from duly.web.schemas import BIG, Id, Moment, Page, out
 from duly.web.schemas.items import ReasonIn
-from duly.web.schemas.jobs import GridLine, InputSummary, JobType, PendingLine, Reprocessed, ReprocessIn
+from duly.web.schemas.jobs import GridLine, JobType, PendingLine, Reprocessed, ReprocessIn
 
 router = Router(tags=["jobs"])
 
@@ -29,66 +30,61 @@ Statuses = Annotated[
 
 
 @router.get("/api/jobs")
-def list_jobs(
-    app: App, principal: Reader, pages: Pages, user_id: UserId = None, job_type: JobType = None
-) -> Page[JobRow]:
+def list_jobs(verbs: Verbs, principal: Reader, pages: Pages, owner: Owner, job_type: JobType = None) -> Page[JobRow]:
     """Jobs, the newest first."""
-    owner, jobs = owner_for(principal, user_id), app.internals.verbs.jobs
-    return pages.turn(lambda before, most: jobs.page(principal, owner, job_type, before, most))
+    return pages.turn(lambda before, most: verbs.jobs.page(principal, owner, job_type, before, most))
 
 
 @router.get("/api/jobs/{job_id}")
-def show_job(job_id: Id, app: App, principal: Reader) -> JobRow:
+def show_job(job_id: Id, verbs: Verbs, principal: Reader) -> JobRow:
     """One job with its counts and progress."""
-    return app.internals.verbs.jobs.show(principal, job_id)
+    return verbs.jobs.show(principal, job_id)
 
 
-@router.get("/api/jobs/{job_id}/items")
+@router.get("/api/jobs/{job_id}/items", response_model=out(Page[GridLine]))
 def list_job_items(
     job_id: Id,
-    app: App,
+    verbs: Verbs,
     principal: Reader,
     pages: Pages,
     status: Annotated[Status | None, Query()] = None,
     statuses: Statuses = None,
     page: Annotated[int | None, Query(ge=1, le=10_000_000, description="By row number; for all rows.")] = None,
     sort: Annotated[Literal["row", "updatedAt"] | None, Query(description="Default: row, where all are asked.")] = None,
-) -> Page[GridLine]:
+) -> Page[JobItem]:
     """Rows of a job: all in the order of the file, or rows of some statuses by their last change."""
-    rows = app.internals.verbs.job_rows
     chosen = _statuses(statuses, status)
 
-    def grid_line(item: JobItem) -> GridLine:
-        return GridLine(**_line(item), result=masked(app, item.result))
+    def shown(item: JobItem) -> JobItem:
+        return replace(item, result=masked(verbs, item.result))
 
     if (sort or ("updatedAt" if chosen else "row")) == "updatedAt":
         if page is not None:
             raise InputError("page", "works only for all rows in the order of the file; use `after` here")
         return pages.turn(
-            lambda after, most: rows.page(principal, job_id, chosen or STATUSES, _place(after), most),
-            grid_line,
+            lambda after, most: verbs.job_rows.page(principal, job_id, chosen or STATUSES, _place(after), most),
+            shown,
             _stands,
         )
     if chosen:
         raise InputError("sort", "row cannot be combined with statuses; leave one of them out")
     before = None if page is None else (page - 1) * pages.size
     return pages.turn(
-        lambda after, most: rows.by_number(principal, job_id, (after or 0) if before is None else before, most),
-        grid_line,
+        lambda after, most: verbs.job_rows.by_number(principal, job_id, after or 0 if before is None else before, most),
+        shown,
         attrgetter("row_no"),
     )
 
 
 @router.get("/api/jobs/{job_id}/counts")
-def count_job_items(job_id: Id, app: App, principal: Reader) -> RowCounts:
+def count_job_items(job_id: Id, verbs: Verbs, principal: Reader) -> RowCounts:
     """How many rows of a job there are, by status."""
-    return app.internals.verbs.job_rows.counts_of(principal, job_id)
+    return verbs.job_rows.counts_of(principal, job_id)
 
 
 async def _pending(
-    app: App,
-    principal: Reader,
-    user_id: UserId = None,
+    verbs: Verbs,
+    owner: Owner,
     job_type: JobType = None,
     job_id: Annotated[
         str | None, Query(alias="jobId", max_length=2_000, description="Only rows of these jobs, separated by commas.")
@@ -97,7 +93,7 @@ async def _pending(
     until: Annotated[Moment | None, Query(alias="to")] = None,
 ) -> dict[str, Any]:
     """Which rows of all jobs are meant, as options of verbs."""
-    if not app.internals.verbs.context.job_settings.pending_enabled:
+    if not verbs.context.job_settings.pending_enabled:
         raise Problem(404, "the list of pending rows is off; turn it on with the setting pending_enabled")
     given = [part.strip() for part in (job_id or "").split(",") if part.strip()]
     if strange := next((part for part in given if not part.isdecimal() or not 1 <= int(part) <= BIG), None):
@@ -105,44 +101,43 @@ async def _pending(
     if since is not None and until is not None and since >= until:
         raise InputError("to", "must be later than from")
     ids = tuple(sorted({int(part) for part in given}))
-    owner = owner_for(principal, user_id)
     return {"owner": owner, "job_type": job_type, "job_ids": ids, "since": since, "until": until}
 
 
 Meant = Annotated[dict[str, Any], Depends(_pending)]
 
 
-@router.get("/api/pending")
+@router.get("/api/pending", response_model=out(Page[PendingLine]))
 def list_pending(
-    app: App, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None
-) -> Page[PendingLine]:
+    verbs: Verbs, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None
+) -> Page[PendingItem]:
     """Rows of all jobs that wait or are being processed, oldest change first. See the setting pending_enabled."""
     chosen = _statuses(statuses) or ("PENDING", "PROCESSING")
     if "DONE" in chosen:
         raise InputError("statuses", "DONE rows are not pending; list the rows of their job instead")
 
     def find(after: Any, most: int) -> list[PendingItem]:
-        return app.internals.verbs.job_rows.pending(principal, statuses=chosen, after=_place(after), most=most, **meant)
+        return verbs.job_rows.pending(principal, statuses=chosen, after=_place(after), most=most, **meant)
 
-    return pages.turn(find, _pending_line, _stands)
+    return pages.turn(find, place=_stands)
 
 
 @router.get("/api/pending/counts")
-def count_pending(app: App, principal: Reader, meant: Meant) -> RowCounts:
+def count_pending(verbs: Verbs, principal: Reader, meant: Meant) -> RowCounts:
     """How many rows of all jobs there are, by status. See the setting pending_enabled."""
-    return app.internals.verbs.job_rows.counts(principal, **meant)
+    return verbs.job_rows.counts(principal, **meant)
 
 
 @router.post("/api/jobs/{job_id}/pause")
-def pause_job(job_id: Id, app: App, principal: Writer, connection: Transaction) -> JobRow:
+def pause_job(job_id: Id, verbs: Verbs, principal: Writer, connection: Transaction) -> JobRow:
     """Start no more rows of a job until it is resumed. Rows that are running continue."""
-    return app.internals.verbs.jobs.pause(principal, job_id, connection=connection)
+    return verbs.jobs.pause(principal, job_id, connection=connection)
 
 
 @router.post("/api/jobs/{job_id}/resume")
-def resume_job(job_id: Id, app: App, principal: Writer, connection: Transaction) -> JobRow:
+def resume_job(job_id: Id, verbs: Verbs, principal: Writer, connection: Transaction) -> JobRow:
     """Resume a paused job."""
-    return app.internals.verbs.jobs.resume(principal, job_id, connection=connection)
+    return verbs.jobs.resume(principal, job_id, connection=connection)
 
 
 @router.post("/api/jobs/{job_id}/kickoff")
@@ -158,30 +153,30 @@ def kick_off_job(
 
 @router.post("/api/jobs/{job_id}/cancel")
 def cancel_job(
-    job_id: Id, app: App, principal: Writer, connection: Transaction, body: ReasonIn | None = None
+    job_id: Id, verbs: Verbs, principal: Writer, connection: Transaction, body: ReasonIn | None = None
 ) -> JobRow:
     """Cancel a job: no more rows are read or started, and rows that have not ended are cancelled in the background."""
-    return app.internals.verbs.jobs.cancel(principal, job_id, body.reason if body else "", connection=connection)
+    return verbs.jobs.cancel(principal, job_id, body.reason if body else "", connection=connection)
 
 
 @router.post("/api/jobs/{job_id}/reprocess")
 def reprocess_job(
-    job_id: Id, app: App, principal: Writer, connection: Transaction, asked: ReprocessIn | None = None
+    job_id: Id, verbs: Verbs, principal: Writer, connection: Transaction, asked: ReprocessIn | None = None
 ) -> Reprocessed:
     """Try rows again: the given rows at once, or all rows of some statuses in the background."""
     chosen = asked or ReprocessIn()
     if (chosen.scope == "items") != (chosen.item_ids is not None):
         raise InputError("itemIds", "are required with scope items, and not allowed with scope job")
-    count = app.internals.verbs.jobs.reprocess(
+    count = verbs.jobs.reprocess(
         principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset, connection=connection
     )
     return Reprocessed(count)
 
 
 @router.delete("/api/jobs/{job_id}", status_code=204)
-def remove_job(job_id: Id, app: App, principal: Writer) -> None:
+def remove_job(job_id: Id, verbs: Verbs, principal: Writer) -> None:
     """Delete a job with its rows and its file. It is gone at once; the rows are deleted in the background."""
-    app.internals.verbs.jobs.remove(principal, job_id)
+    verbs.jobs.remove(principal, job_id)
 
 
 def _statuses(many: str | None, one: Status | None = None) -> tuple[Status, ...]:
@@ -197,29 +192,3 @@ def _place(read: Any) -> RowPlace:
 
 def _stands(item: JobItem) -> list[Any]:
     return [item.changed_at.isoformat(), item.id]
-
-
-def _line(item: JobItem) -> dict[str, Any]:
-    """What every list shows of a row of a job."""
-    return {
-        "id": item.id, "job_id": item.job_id, "row": item.row_no, "status": item.status, "attempts": item.attempt,
-        "last_error": item.last_error, "locked_by": item.claimed_by, "locked_at": item.started_at,
-        "updated_at": item.changed_at,
-        "input_summary": InputSummary(_short(item.title), _short(item.brand), _short(item.sku)),
-    }  # fmt: skip
-
-
-def _pending_line(item: PendingItem) -> PendingLine:
-    return PendingLine(
-        **_line(item),
-        job_type=item.job_type,
-        user_id=item.user_id,
-        progress=item.progress,
-        total=item.total,
-        ended=item.ended,
-    )
-
-
-def _short(text: str | None) -> str | None:
-    """At most 120 characters. The database returns one more, so that a cut text can be marked."""
-    return text if text is None or len(text) <= 120 else f"{text[:119]}…"

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Header, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from duly import Duly
-from duly.core.errors import DulyError, NotMigrated, StoreUnavailable
 from duly.verbs import Principal
 from duly.web.auth import Reader, owner_for
 from duly.web.desk import App
-from duly.web.feed import NO_DEPTHS, Listener, event, tick_of, until_next
+from duly.web.feed import Depths, Listener, Queues, event, feed_of, tick_of, until_next
+from duly.web.probe import unready
 from duly.web.problems import Problem, problem
 from duly.web.routing import Router
-
-log = logging.getLogger("duly.web")
 
 router = Router(tags=["live"])
 
@@ -32,7 +29,6 @@ STREAMS = 200
 @router.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
 async def events(
     request: Request,
-    app: App,
     principal: Reader,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=40, pattern=r"^[0-9]{1,18}$")] = None,
 ) -> StreamingResponse:
@@ -41,7 +37,7 @@ async def events(
     if state.streams >= STREAMS:
         raise Problem(429, "too many event streams are open", headers={"Retry-After": "10"})
     after = int(last_event_id) if last_event_id else None
-    listener = Listener(state.feeds.of(app), owner_for(principal, None), after)
+    listener = Listener(feed_of(state), owner_for(principal, None), after)
     await listener.begin(tick_of(EVERY))
     return StreamingResponse(
         _stream(request, principal, listener),
@@ -53,7 +49,9 @@ async def events(
 async def _stream(request: Request, principal: Principal, listener: Listener) -> AsyncIterator[str]:
     state = request.app.state
     state.streams += 1
-    seen, silent, checked = "", 0.0, None
+    silent = 0.0
+    seen: Queues | None = None
+    checked: int | None = None
     try:
         with listener.feed.listening():
             yield f"retry: 2000\nid: {listener.place}\n\n"
@@ -66,9 +64,9 @@ async def _stream(request: Request, principal: Principal, listener: Listener) ->
                 checked = check
                 for text in await listener.look(tick):
                     yield text
-                depths = await listener.feed.depths(tick) if principal.is_admin else NO_DEPTHS
-                if depths.digest != seen:
-                    seen, silent = depths.digest, 0.0
+                depths = await listener.feed.depths(tick) if principal.is_admin else Depths([], [])
+                if depths.ageless != seen:
+                    seen, silent = depths.ageless, 0.0
                     yield event("queues", depths.queues, listener.place)
                 elif silent >= QUIET:
                     silent = 0.0
@@ -85,8 +83,6 @@ async def _stream(request: Request, principal: Principal, listener: Listener) ->
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(app: App, principal: Reader) -> PlainTextResponse:
     """Metrics for Prometheus, about the queues of all owners. Except on a loopback address, it needs an admin's key."""
-    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
     if principal.role != "admin":
         raise Problem(403, "metrics: only for admins")
     return PlainTextResponse(generate_latest(app.registry), media_type=CONTENT_TYPE_LATEST)
@@ -102,16 +98,5 @@ def healthz(request: Request) -> Response:
 @router.get("/readyz", response_class=PlainTextResponse)
 def readyz(request: Request, app: App) -> Response:
     """Whether the database answers and is migrated, and a worker in this process and its companions can work."""
-    reason = _unready(app) or request.app.state.ailing() or app.internals.hindrance()
+    reason = unready(app.check) or request.app.state.ailing() or app.internals.hindrance()
     return problem(503, reason, "Not ready") if reason else PlainTextResponse("ready")
-
-
-def _unready(app: Duly) -> str | None:
-    try:
-        app.check()
-    except DulyError as error:  # the address of the database and its answer are only logged
-        log.warning("not ready: %s", error)
-        if isinstance(error, NotMigrated):
-            return "the database is not migrated"
-        return "the database does not answer" if isinstance(error, StoreUnavailable) else "the database rejects queries"
-    return None

@@ -9,7 +9,7 @@ from fastapi import Query
 from duly.core.picture import Picture
 from duly.core.shown import Chart
 from duly.web.auth import Reader
-from duly.web.desk import App
+from duly.web.desk import Verbs
 from duly.web.routing import Router
 from duly.web.schemas import BIG, WordFilter
 
@@ -18,7 +18,7 @@ router = Router(tags=["now"])
 
 @router.get("/api/history")
 def history(
-    app: App,
+    verbs: Verbs,
     principal: Reader,
     minutes: Annotated[int, Query(ge=1, le=20_160)] = 60,
     task: WordFilter = None,
@@ -26,10 +26,10 @@ def history(
     job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job; its owner may ask too.")] = None,
 ) -> Chart:
     """Measurements of the last minutes in steps: of all tasks and paces, of one task, or of one job."""
-    return app.internals.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
+    return verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
 
 
 @router.get("/api/now")
-def now(app: App, principal: Reader) -> Picture:
+def now(verbs: Verbs, principal: Reader) -> Picture:
     """The current state: health with its reasons, and totals. Admins see everything, others their own rows."""
-    return app.internals.verbs.now.look(principal)
+    return verbs.now.look(principal)

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly import Duly
 from duly.core.doc import Doc
 from duly.core.shown import (
     Alert,
@@ -23,7 +22,7 @@ from duly.core.shown import (
     WorkerLife,
 )
 from duly.web.auth import Admin
-from duly.web.desk import App, Pages, masked
+from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.routing import Router, Transaction
 from duly.web.schemas import Model, Name, Page, WordFilter, clean, example, out
 
@@ -69,45 +68,41 @@ def list_queues(app: App, principal: Admin, pages: Pages) -> Page[QueueDepth]:
     responses={200: {"model": out(QueueNote), "description": "Paused, but no item has this queue yet."}},
 )
 def act_on_queue(
-    name: Name, act: Literal["pause", "resume"], app: App, principal: Admin, connection: Transaction
+    name: Name, act: Literal["pause", "resume"], verbs: Verbs, principal: Admin, connection: Transaction
 ) -> QueueNote | None:
     """Pause a queue, so that nothing more of it starts, or resume it."""
-    queues = app.internals.verbs.queues
-    note = (queues.pause if act == "pause" else queues.resume)(principal, name, connection)
+    note = (verbs.queues.pause if act == "pause" else verbs.queues.resume)(principal, name, connection)
     return QueueNote(note) if note else None
 
 
 @router.get("/api/limits")
 def list_limits(app: App, principal: Admin, pages: Pages) -> Page[LimitUse]:
     """Limits by name: what they counted lately, and the values that were set in place of those in code."""
-    read = app.read
-    return pages.turn(lambda after, most: read.limits(after or "", most), place=lambda row: row.name)
+    return pages.turn(lambda after, most: app.read.limits(after or "", most), place=lambda row: row.name)
 
 
 @router.put("/api/limits/{name:path}", status_code=204)
-def set_limit(name: Name, body: LimitIn, app: App, principal: Admin) -> None:
+def set_limit(name: Name, body: LimitIn, verbs: Verbs, principal: Admin) -> None:
     """Set a limit for all workers, in place of the value in code."""
-    app.internals.verbs.queues.set_limit(principal, name, body.limit)
+    verbs.queues.set_limit(principal, name, body.limit)
 
 
 @router.delete("/api/limits/{name:path}", status_code=204)
-def clear_limit(name: Name, app: App, principal: Admin) -> None:
+def clear_limit(name: Name, verbs: Verbs, principal: Admin) -> None:
     """Remove a limit that was set; the value in code applies again."""
-    app.internals.verbs.queues.set_limit(principal, name, None)
+    verbs.queues.set_limit(principal, name, None)
 
 
 @router.get("/api/workers")
 def list_workers(app: App, principal: Admin, pages: Pages) -> Page[WorkerLife]:
     """Workers that sent a heartbeat within a day and have not shut down, by name."""
-    read = app.read
-    return pages.turn(lambda after, most: read.workers(after or "", most), place=lambda row: row.name)
+    return pages.turn(lambda after, most: app.read.workers(after or "", most), place=lambda row: row.name)
 
 
 @router.get("/api/alive")
 def alive(app: App, principal: Admin) -> Alive:
     """When any worker sent its last heartbeat, for a dead-man's switch."""
-    read = app.read
-    return Alive(read.seen_at(), read.silence())
+    return Alive(app.read.seen_at(), app.read.silence())
 
 
 @router.get("/api/late")
@@ -129,12 +124,11 @@ def list_alerts(app: App, principal: Admin) -> list[Alert]:
 
 
 @router.get("/api/audit")
-def list_audit(app: App, principal: Admin, pages: Pages, subject: WordFilter = None) -> Page[AuditLine]:
+def list_audit(verbs: Verbs, principal: Admin, pages: Pages, subject: WordFilter = None) -> Page[AuditLine]:
     """The audit log, newest first."""
-    audit = app.internals.verbs.audit
-    return pages.turn(lambda before, most: audit.page(subject, before, most), lambda row: line_shown(app, row))
+    return pages.turn(lambda before, most: verbs.audit.page(subject, before, most), lambda row: line_shown(verbs, row))
 
 
-def line_shown(app: Duly, line: AuditLine) -> AuditLine:
+def line_shown(verbs: Verbs, line: AuditLine) -> AuditLine:
     """The line with secrets in its details masked."""
-    return replace(line, details=masked(app, line.details))
+    return replace(line, details=masked(verbs, line.details))

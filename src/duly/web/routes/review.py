@@ -9,8 +9,8 @@ from pydantic import AfterValidator, StringConstraints
 
 from duly.core.shown import GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
 from duly.verbs.acts import shown
-from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import App, Pages
+from duly.web.auth import Owner, Reader, Writer
+from duly.web.desk import Pages, Verbs
 from duly.web.routing import Once, Router, Transaction
 from duly.web.schemas import Changed, GroupId, Id, Model, Page, clean, example, out
 from duly.web.schemas.items import ActIn, Count, CountIn
@@ -25,58 +25,58 @@ class ReviewNoteIn(Model):
 
 
 @router.get("/api/review")
-def list_groups(app: App, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[ShownGroup]:
+def list_groups(verbs: Verbs, principal: Reader, pages: Pages, owner: Owner) -> Page[ShownGroup]:
     """Failed items in review, grouped by task and error, the largest groups first.
 
     A group that grows or shrinks between two pages may appear on both or on neither.
     """
-    owner, groups = owner_for(principal, user_id), app.internals.verbs.review.groups
     return pages.turn(
-        lambda after, most: groups(principal, owner, most, after), place=lambda group: [group.items, group.id]
+        lambda after, most: verbs.review.groups(principal, owner, most, after),
+        place=lambda group: [group.items, group.id],
     )
 
 
 @router.get("/api/review/totals")
-def total_review(app: App, principal: Reader, user_id: UserId = None) -> ReviewTotals:
+def total_review(verbs: Verbs, principal: Reader, owner: Owner) -> ReviewTotals:
     """How many items are in review, and in how many groups."""
-    return app.internals.verbs.review.totals(principal, owner_for(principal, user_id))
+    return verbs.review.totals(principal, owner)
 
 
 @router.get("/api/review/{group_id}")
-def show_group(group_id: GroupId, app: App, principal: Reader) -> GroupStory:
+def show_group(group_id: GroupId, verbs: Verbs, principal: Reader) -> GroupStory:
     """One group with the error of a sample and its notes."""
-    return app.internals.verbs.review.story(principal, group_id)
+    return verbs.review.story(principal, group_id)
 
 
 @router.post("/api/review/{group_id}/notes", status_code=201)
 def write_note(
-    group_id: GroupId, note: ReviewNoteIn, app: App, principal: Writer, connection: Transaction
+    group_id: GroupId, note: ReviewNoteIn, verbs: Verbs, principal: Writer, connection: Transaction
 ) -> ReviewNote:
     """Add a note to a group of failures."""
-    return app.internals.verbs.review.write_note(principal, group_id, note.text, connection)
+    return verbs.review.write_note(principal, group_id, note.text, connection)
 
 
 @router.post("/api/review/{group_id}/canary")
-def revive_canary(group_id: GroupId, app: App, principal: Writer, connection: Transaction) -> Changed:
+def revive_canary(group_id: GroupId, verbs: Verbs, principal: Writer, connection: Transaction) -> Changed:
     """Retry one item of the group, to see whether the cause is gone."""
-    return Changed([app.internals.verbs.review.canary(principal, group_id, connection)])
+    return Changed([verbs.review.canary(principal, group_id, connection)])
 
 
 @router.post("/api/acts/count")
-def count_rows(asked: CountIn, app: App, principal: Reader, user_id: UserId = None) -> Count:
+def count_rows(asked: CountIn, verbs: Verbs, principal: Reader, owner: Owner) -> Count:
     """How many rows an act would change. Nothing is changed."""
-    found = app.internals.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
+    found = verbs.acts.count(principal, asked.filter.model_dump(), owner)
     return Count(found.items, found.is_more)
 
 
 @router.post("/api/acts", status_code=201, response_model=out(ShownAct))
-def order_act(new: ActIn, app: App, principal: Writer, once: Once, user_id: UserId = None) -> Response:
+def order_act(new: ActIn, verbs: Verbs, principal: Writer, once: Once, owner: Owner) -> Response:
     """Cancel, retry (at a rate) or discard all rows that match a filter, in the background."""
-    owner, filter, acts = owner_for(principal, user_id), new.filter.model_dump(), app.internals.verbs.acts
-    counted = acts.count(principal, filter, owner)  # before the transaction, because it may take long
+    filter = new.filter.model_dump()
+    counted = verbs.acts.count(principal, filter, owner)  # before the transaction, because it may take long
 
     def act(connection: Any) -> ShownAct:
-        made = acts.order(
+        made = verbs.acts.order(
             principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, owner=owner,
             counted=counted, connection=connection,
         )  # fmt: skip
@@ -86,19 +86,18 @@ def order_act(new: ActIn, app: App, principal: Writer, once: Once, user_id: User
 
 
 @router.get("/api/acts")
-def list_acts(app: App, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[ShownAct]:
+def list_acts(verbs: Verbs, principal: Reader, pages: Pages, owner: Owner) -> Page[ShownAct]:
     """Acts on many rows, newest first."""
-    owner, acts = owner_for(principal, user_id), app.internals.verbs.acts
-    return pages.turn(lambda before, most: acts.page(principal, owner, before, most), shown)
+    return pages.turn(lambda before, most: verbs.acts.page(principal, owner, before, most), shown)
 
 
 @router.get("/api/acts/{act_id}")
-def show_act(act_id: Id, app: App, principal: Reader) -> ShownAct:
+def show_act(act_id: Id, verbs: Verbs, principal: Reader) -> ShownAct:
     """One act: how many rows it has seen and changed."""
-    return shown(app.internals.verbs.acts.get(principal, act_id))
+    return shown(verbs.acts.get(principal, act_id))
 
 
 @router.post("/api/acts/{act_id}/cancel")
-def cancel_act(act_id: Id, app: App, principal: Writer, connection: Transaction) -> ShownAct:
+def cancel_act(act_id: Id, verbs: Verbs, principal: Writer, connection: Transaction) -> ShownAct:
     """Stop an act. Rows that it changed stay changed."""
-    return shown(app.internals.verbs.acts.cancel(principal, act_id, connection))
+    return shown(verbs.acts.cancel(principal, act_id, connection))

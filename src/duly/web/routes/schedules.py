@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import Field
 
-from duly import Duly
 from duly.core import codec
 from duly.core.doc import Doc
 from duly.core.model import CatchUp, Overlap, Schedule
@@ -18,8 +17,8 @@ from duly.core.results import RulePreview, ScheduleAction, SlotLoad
 from duly.core.shown import ScheduleStory, ShownSchedule
 from duly.verbs.schedules import OPTIONS
 from duly.verbs.timetable import Move, rule_or_slots, rule_preview
-from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
-from duly.web.desk import App, Pages, masked, open_task, unmasked
+from duly.web.auth import Admin, Owner, Reader, Writer
+from duly.web.desk import App, Pages, Verbs, masked, open_task, unmasked
 from duly.web.routing import Router, Transaction
 from duly.web.schemas import (
     BIG,
@@ -105,21 +104,22 @@ class PreviewIn(Model):
 
 
 @router.post("/api/schedules", status_code=201)
-def create_schedule(new: ScheduleIn, app: App, principal: Writer, connection: Transaction) -> ShownSchedule:
+def create_schedule(
+    new: ScheduleIn, app: App, verbs: Verbs, principal: Writer, connection: Transaction
+) -> ShownSchedule:
     """Create a schedule. If you have one with this task and key already, it is changed to this."""
     options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
     task, rule = open_task(app, new.task), rule_or_slots(new.rule)
-    made = app.internals.verbs.schedules.create(
-        principal, task, rule, new.args, key=new.key, connection=connection, **options
-    )
-    return shown(app, made)
+    made = verbs.schedules.create(principal, task, rule, new.args, key=new.key, connection=connection, **options)
+    return shown(verbs, made)
 
 
 @router.get("/api/schedules")
 def list_schedules(
-    app: App,
+    verbs: Verbs,
     principal: Reader,
     pages: Pages,
+    owner: Owner,
     task: WordFilter = None,
     key: WordFilter = None,
     state: Annotated[Literal["active", "paused", "broken"] | None, Query()] = None,
@@ -128,28 +128,24 @@ def list_schedules(
     key_contains: Annotated[Word | None, Query(alias="keyContains", description="A part of the key.")] = None,
     sort: Annotated[Literal["id", "next"], Query(description="next: by their next time.")] = "id",
     after_id: Annotated[int, Query(alias="afterId", ge=0, le=BIG, description="Only those with a larger id.")] = 0,
-    user_id: UserId = None,
 ) -> Page[ShownSchedule]:
     """The schedules that match, by id or by their next time.
 
     Filters without an index are checked schedule by schedule, at most 20,000 for a page. `next` continues from there,
     even where a page has no rows.
     """
-    owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
     if key_contains is not None or sort == "next" or (state == "broken" and not after_id):
-        schedules, by_next = app.internals.verbs.schedules, sort == "next"
-
-        def search(after: Any, most: int) -> tuple[Sequence[Schedule], Any]:
-            return schedules.search(owner, contains=key_contains, by_next=by_next, after=after, most=most, **filters)
-
-        rows, following = pages.walk(search)
-        return Page([shown(app, row) for row in rows], following)
+        options = {**filters, "contains": key_contains, "by_next": sort == "next"}
+        rows, following = pages.walk(
+            lambda after, most: verbs.schedules.search(owner, after=after, most=most, **options)
+        )
+        return Page([shown(verbs, row) for row in rows], following)
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return app.internals.verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters)
+        return verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters)
 
-    return pages.turn(find, lambda row: shown(app, row))
+    return pages.turn(find, lambda row: shown(verbs, row))
 
 
 @router.post("/api/schedules/preview")
@@ -159,86 +155,80 @@ def preview_rule(asked: PreviewIn, app: App, principal: Reader) -> RulePreview:
 
 
 @router.post("/api/schedules/act")
-def act_on_schedules(body: SchedulesAct, app: App, principal: Writer, connection: Transaction) -> Changed:
+def act_on_schedules(body: SchedulesAct, verbs: Verbs, principal: Writer, connection: Transaction) -> Changed:
     """Pause, resume, run, reactivate or remove a selection of schedules, in one transaction: all of them, or none.
 
     If one of them cannot be changed, the answer is 409 (404 if none of those exists) and names each with the reason.
     With `skip`, such schedules are left as they are. Returns the ids that were changed.
     """
-    schedules = app.internals.verbs.schedules
-    return Changed(schedules.act(principal, body.action, body.ids, skip=body.skip, connection=connection))
+    return Changed(verbs.schedules.act(principal, body.action, body.ids, skip=body.skip, connection=connection))
 
 
 @router.post("/api/schedules/reactivate")
-def reactivate_schedules(asked: ReactivateSchedulesIn, app: App, principal: Writer) -> ReactivatedSchedules:
+def reactivate_schedules(asked: ReactivateSchedulesIn, verbs: Verbs, principal: Writer) -> ReactivatedSchedules:
     """Reactivate schedules that were deactivated after repeated failures, by task and cause, a portion at a time."""
-    done, is_more = app.internals.verbs.schedules.reactivate_all(
-        principal, asked.task, cause=asked.cause, run_now=asked.run
-    )
+    done, is_more = verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
     return ReactivatedSchedules(done, is_more)
 
 
 @router.get("/api/schedules/{schedule_id}")
 def show_schedule(
-    schedule_id: Id, app: App, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5
+    schedule_id: Id, verbs: Verbs, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5
 ) -> ScheduleStory:
     """One schedule with its next times, its latest items and its audit log."""
-    schedules = app.internals.verbs.schedules
-    story = schedules.story(schedules.reached(principal, schedule_id), ahead)
-    audit = [replace(line, details=masked(app, line.details)) for line in story.audit]
-    return replace(_masked(app, story), audit=audit)
+    story = verbs.schedules.story(verbs.schedules.reached(principal, schedule_id), ahead)
+    audit = [replace(line, details=masked(verbs, line.details)) for line in story.audit]
+    return replace(_masked(verbs, story), audit=audit)
 
 
 @router.patch("/api/schedules/{schedule_id}")
-def change_schedule(schedule_id: Id, edit: ScheduleEdit, app: App, principal: Writer) -> ShownSchedule:
+def change_schedule(schedule_id: Id, edit: ScheduleEdit, verbs: Verbs, principal: Writer) -> ShownSchedule:
     """Change a schedule. With another rule or zone its next time is computed again."""
-    schedules = app.internals.verbs.schedules
-    known = schedules.reached(principal, schedule_id)
+    known = verbs.schedules.reached(principal, schedule_id)
     fields = edit.changes()
     if edit.args is not None:
-        fields["args"] = unmasked(app, edit.args, codec.decode(known.args))
-    return shown(app, schedules.change(principal, schedule_id, **fields))
+        fields["args"] = unmasked(verbs, edit.args, codec.decode(known.args))
+    return shown(verbs, verbs.schedules.change(principal, schedule_id, **fields))
 
 
 @router.delete("/api/schedules/{schedule_id}", status_code=204)
-def remove_schedule(schedule_id: Id, app: App, principal: Writer) -> None:
+def remove_schedule(schedule_id: Id, verbs: Verbs, principal: Writer) -> None:
     """Remove a schedule, and cancel those of its items that wait."""
-    app.internals.verbs.schedules.remove(principal, schedule_id)
+    verbs.schedules.remove(principal, schedule_id)
 
 
 @router.post("/api/schedules/{schedule_id}/{act}")
 def act_on_schedule(
     schedule_id: Id,
     act: Literal["pause", "resume", "run", "reactivate"],
-    app: App,
+    verbs: Verbs,
     principal: Writer,
     connection: Transaction,
 ) -> ShownSchedule:
     """Pause, resume or run a schedule, or reactivate it after repeated failures."""
-    schedules = app.internals.verbs.schedules
-    schedules.act(principal, act, [schedule_id], connection=connection)
-    return shown(app, schedules.reached(principal, schedule_id, connection))
+    verbs.schedules.act(principal, act, [schedule_id], connection=connection)
+    return shown(verbs, verbs.schedules.reached(principal, schedule_id, connection))
 
 
 @router.get("/api/slots")
-def list_slots(app: App, principal: Admin, ring: WordFilter = None) -> list[SlotLoad]:
+def list_slots(verbs: Verbs, principal: Admin, ring: WordFilter = None) -> list[SlotLoad]:
     """The number of active members in each slot, of all owners."""
-    return app.internals.verbs.schedules.slots(ring)[:SLOTS]
+    return verbs.schedules.slots(ring)[:SLOTS]
 
 
 @router.get("/api/slots/{ring:path}/rebalance")
 def preview_rebalance(
-    ring: Name, app: App, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000
+    ring: Name, verbs: Verbs, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000
 ) -> list[Move]:
     """The schedules that would have to move to make all slots even. Nothing is moved."""
-    return app.internals.verbs.schedules.rebalance(ring)[:most]
+    return verbs.schedules.rebalance(ring)[:most]
 
 
-def shown(app: Duly, schedule: Schedule) -> ShownSchedule:
+def shown(verbs: Verbs, schedule: Schedule) -> ShownSchedule:
     """The schedule with its JSON decoded, secrets masked, and its key as its owner knows it."""
-    return _masked(app, app.internals.verbs.schedules.shown(schedule))
+    return _masked(verbs, verbs.schedules.shown(schedule))
 
 
-def _masked(app: Duly, known: Shown) -> Shown:
+def _masked(verbs: Verbs, known: Shown) -> Shown:
     key = known.key if known.owner is None else known.key.removeprefix(f"{known.owner}/")
-    return replace(known, key=key, args=masked(app, known.args), keep=masked(app, known.keep))
+    return replace(known, key=key, args=masked(verbs, known.args), keep=masked(verbs, known.keep))

@@ -19,15 +19,14 @@ from duly.web.auth import (
     PLAIN_COOKIE,
     Admin,
     Authenticator,
+    Owner,
     Reader,
-    UserId,
     Writer,
     check_origin,
     is_secure,
-    owner_for,
     session_of,
 )
-from duly.web.desk import App, Pages
+from duly.web.desk import Pages, Verbs
 from duly.web.problems import Problem
 from duly.web.routing import Once, Router, Transaction
 from duly.web.schemas import Model, Moment, Page, Password, Word, clean, example, out
@@ -81,7 +80,7 @@ def who_am_i(principal: Reader) -> Me:
 
 
 @router.post("/api/session", status_code=204)
-def sign_in(body: SignIn, request: Request, app: App, response: Response) -> None:
+def sign_in(body: SignIn, request: Request, verbs: Verbs, response: Response) -> None:
     """Sign in with a password. The session is a cookie that scripts cannot read.
 
     There is no Idempotency-Key: signing in again creates another session.
@@ -91,7 +90,7 @@ def sign_in(body: SignIn, request: Request, app: App, response: Response) -> Non
     address = request.client.host if request.client else ""
     names = (f"user {body.user_id}", f"from {address}")
     authenticator.count_sign_in(*names)
-    token = app.internals.verbs.users.sign_in(body.user_id, body.password)
+    token = verbs.users.sign_in(body.user_id, body.password)
     if token is None:
         log.warning("rejected a sign-in as %r from %s", body.user_id, address)
         raise Problem(401, "wrong user or password", headers={"WWW-Authenticate": "Bearer"})
@@ -104,25 +103,23 @@ def sign_in(body: SignIn, request: Request, app: App, response: Response) -> Non
 
 
 @router.delete("/api/session", status_code=204)
-def sign_out(request: Request, app: App, response: Response) -> None:
+def sign_out(request: Request, verbs: Verbs, response: Response) -> None:
     """End this browser's session."""
     check_origin(request)
     if token := session_of(request):
-        app.internals.verbs.users.sign_out(token)
+        verbs.users.sign_out(token)
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
     response.delete_cookie(PLAIN_COOKIE, path="/", httponly=True, samesite="strict")
 
 
 @router.get("/api/keys")
-def list_keys(app: App, principal: Reader, pages: Pages, user_id: UserId = None) -> Page[KeyInfo]:
+def list_keys(verbs: Verbs, principal: Reader, pages: Pages, owner: Owner) -> Page[KeyInfo]:
     """API keys, without their secrets."""
-    owner = owner_for(principal, user_id)
-    users = app.internals.verbs.users
-    return pages.turn(lambda after, most: users.keys(principal, owner, after or "", most))
+    return pages.turn(lambda after, most: verbs.users.keys(principal, owner, after or "", most))
 
 
 @router.post("/api/keys", status_code=201, response_model=out(NewKey))
-def make_key(new: KeyIn, app: App, principal: Writer, once: Once) -> Response:
+def make_key(new: KeyIn, verbs: Verbs, principal: Writer, once: Once) -> Response:
     """Create an API key. It cannot have more scopes than you have, nor expire later than your own key.
 
     The secret is in this answer only. A repeated request with the same Idempotency-Key creates no second key: it is
@@ -140,7 +137,7 @@ def make_key(new: KeyIn, app: App, principal: Writer, once: Once) -> Response:
 
     def act(connection: Any) -> NewKey:
         given = (user_id, new.name, tuple(new.scopes), new.expires_at)
-        made, secret = app.internals.verbs.users.make_key(principal, *given, connection)
+        made, secret = verbs.users.make_key(principal, *given, connection)
         return NewKey(**asdict(made), secret=secret)
 
     def repeated(answer: Any) -> tuple[int, str]:
@@ -151,33 +148,30 @@ def make_key(new: KeyIn, app: App, principal: Writer, once: Once) -> Response:
 
 
 @router.delete("/api/keys/{key_id}")
-def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], app: App, principal: Writer) -> KeyInfo:
+def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], verbs: Verbs, principal: Writer) -> KeyInfo:
     """Revoke a key. It is invalid at once."""
-    return app.internals.verbs.users.revoke_key(principal, key_id)
+    return verbs.users.revoke_key(principal, key_id)
 
 
 @router.get("/api/users")
-def list_users(app: App, principal: Admin, pages: Pages) -> Page[User]:
+def list_users(verbs: Verbs, principal: Admin, pages: Pages) -> Page[User]:
     """The users of this service, people and programs, by id."""
-    users = app.internals.verbs.users
-    return pages.turn(lambda after, most: users.page(principal, after or "", most))
+    return pages.turn(lambda after, most: verbs.users.page(principal, after or "", most))
 
 
 @router.post("/api/users", status_code=201)
-def create_user(new: UserIn, app: App, principal: Admin, connection: Transaction) -> User:
+def create_user(new: UserIn, verbs: Verbs, principal: Admin, connection: Transaction) -> User:
     """Create a user. A user without a password can only use API keys."""
-    return app.internals.verbs.users.create(principal, new.id, new.role, new.password, connection)
+    return verbs.users.create(principal, new.id, new.role, new.password, connection)
 
 
 @router.get("/api/users/{user}")
-def show_user(user: UserPath, app: App, principal: Reader) -> User:
+def show_user(user: UserPath, verbs: Verbs, principal: Reader) -> User:
     """One user: yourself, or for admins anyone."""
-    return app.internals.verbs.users.get(principal, user)
+    return verbs.users.get(principal, user)
 
 
 @router.patch("/api/users/{user}")
-def change_user(user: UserPath, edit: UserEdit, app: App, principal: Admin) -> User:
+def change_user(user: UserPath, edit: UserEdit, verbs: Verbs, principal: Admin) -> User:
     """Change a user's role or password, or disable the user."""
-    return app.internals.verbs.users.change(
-        principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled
-    )
+    return verbs.users.change(principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled)

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from msgspec import Struct
+from msgspec import Struct, field
 from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.doc import Doc
 from duly.core.model import Status
+from duly.core.shown import InputSummary
 from duly.web.schemas import Args, Model, RowId, clean, example
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
@@ -41,24 +42,18 @@ class JobMade(Struct, frozen=True):
     job_id: int
 
 
-class InputSummary(Struct, frozen=True):
-    title: str | None = None
-    brand: str | None = None
-    sku: str | None = None
-
-
 class JobLine(Struct, frozen=True, kw_only=True):
-    """A row of a job, as lists show it."""
+    """A row of a job, as lists show it: a `JobItem` under the names of the API."""
 
     id: int
     job_id: int
-    row: Annotated[int, Doc("Its number in the file, from 1.")]
+    row_no: Annotated[int, Doc("Its number in the file, from 1.")] = field(name="row")
     status: Status
-    attempts: int
+    attempt: int = field(name="attempts")
     last_error: str | None
-    locked_by: str | None
-    locked_at: datetime | None
-    updated_at: datetime
+    claimed_by: str | None = field(name="lockedBy")
+    started_at: datetime | None = field(name="lockedAt")
+    changed_at: datetime = field(name="updatedAt")
     input_summary: InputSummary
 
 
