@@ -14,7 +14,6 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -106,7 +105,7 @@ def build(
         redoc_url=None,
         redirect_slashes=False,
         responses=REFUSALS,
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=lambda route: route.name,
         dependencies=[Depends(_check_query)],
     )
     core = (
@@ -152,10 +151,6 @@ def _parameters(needed: Dependant) -> Iterator[str]:
     yield from (each.alias for each in needed.query_params)
     for inner in needed.dependencies:
         yield from _parameters(inner)
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
 
 
 class RequestGuard:

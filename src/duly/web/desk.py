@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
@@ -132,6 +132,11 @@ class AskedPage:
 
         rows, following = self.walk(walk)
         return Page([show(row) for row in rows], following)
+
+    def among(self, rows: Iterable[T], show: Callable[[T], S], name: Callable[[T], str]) -> Page[S]:
+        """That page of rows that are all in memory, by their names."""
+        by_name = sorted(rows, key=name)
+        return self.turn(lambda after, most: [row for row in by_name if name(row) > (after or "")][:most], show, name)
 
     def walk(self, find: Callable[[Any, int], tuple[T, Any]]) -> tuple[T, str | None]:
         """What was found and the next cursor, for a `find` that also returns the place where the next page begins."""

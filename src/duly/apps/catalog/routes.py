@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any
@@ -114,11 +113,7 @@ def list_products(
 ) -> Page[Product]:
     """The products that are yours and fit, by id."""
     filters: dict[str, Any] = {"sync_status": status, "hour_bucket": slot, "is_active": active, "text": q}
-
-    def find(after: int | None, most: int) -> Sequence[Product]:
-        return catalog.products(owner=owner, after=after or 0, most=most, **filters)
-
-    return pages.turn(find)
+    return pages.turn(lambda after, most: catalog.products(owner=owner, after=after or 0, most=most, **filters))
 
 
 @router.post("/api/products", status_code=201)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Depends
@@ -23,8 +22,4 @@ Here = Annotated[Enrichment, Depends(serving(plugin))]
 @router.get("/api/jobs/{job_id}/events")
 def list_job_events(job_id: Id, enrichment: Here, principal: Reader, pages: Pages) -> Page[SearchEvent]:
     """Every look-up for the rows of a job: in which words, at which retailer, how it ended and how long it took."""
-
-    def find(after: int | None, most: int) -> Sequence[SearchEvent]:
-        return enrichment.events(job_id, after or 0, most, principal)
-
-    return pages.turn(find)
+    return pages.turn(lambda after, most: enrichment.events(job_id, after or 0, most, principal))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
@@ -13,7 +12,6 @@ from duly.apps.messages.schemas import MessageDrift, MessageEdit, MessageSend, M
 from duly.apps.messages.service import MessageRetry
 from duly.apps.messages.shown import ShownMessage
 from duly.core.errors import InputError
-from duly.core.shown import Row
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import App, Pages, Verbs, masked, serving
 from duly.web.routing import Router, Transaction
@@ -37,13 +35,12 @@ def list_messages(
     message_id: Annotated[str | None, Query(alias="messageId", pattern=r"^\S{1,200}$")] = None,
 ) -> Page[ShownMessage]:
     """Messages that wait, were sent back or are in review, newest first."""
-    owner = owner_for(principal, None)
     queries = messages.queries
-
-    def find(before: int | None, most: int) -> Sequence[Row]:
-        return queries.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=most)
-
-    return pages.turn(find, lambda row: masked(verbs, queries.shown(row, True)))
+    filters: dict[str, Any] = {"message_id": message_id, "queue": queue, "state": state}
+    return pages.turn(
+        lambda before, most: queries.page(owner_for(principal, None), before=before, most=most, **filters),
+        lambda row: masked(verbs, queries.shown(row, True)),
+    )
 
 
 @router.get("/drift")

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from itertools import chain
+from operator import attrgetter
 from typing import Annotated, Any, BinaryIO, Literal, cast
 
 from fastapi import Query, Request, Response
@@ -111,11 +112,7 @@ async def preview_job(request: Request, app: App, principal: Writer, job_type: J
 @router.get("/api/jobs/types")
 def list_job_types(app: App, principal: Reader, pages: Pages) -> Page[JobTypeInfo]:
     """The types of jobs by name, with the fields that columns of a file are mapped to."""
-
-    def find(after: str | None, most: int) -> list[Type]:
-        return [each for name, each in sorted(app.internals.job_types.items()) if name > (after or "")][:most]
-
-    return pages.turn(find, _type_info, lambda each: each.name)
+    return pages.among(app.internals.job_types.values(), _type_info, attrgetter("name"))
 
 
 @router.get("/api/jobs/{job_id}/rows/{row}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
@@ -33,12 +33,8 @@ tasks = Router(prefix="/api/tasks", tags=["items"])
 @tasks.get("")
 def list_tasks(app: App, principal: Reader, pages: Pages) -> Page[Signature]:
     """The tasks that can be put through this service, by name, with their parameters."""
-
-    def find(after: str | None, most: int) -> Sequence[Signature]:
-        names = sorted(name for name, task in app.tasks.items() if not task.is_internal and name > (after or ""))
-        return [_without_secrets(app, signature(app.tasks[name])) for name in names[:most]]
-
-    return pages.turn(find, place=lambda task: task.name)
+    found = (task for task in app.tasks.values() if not task.is_internal)
+    return pages.among(found, lambda task: _without_secrets(app, signature(task)), attrgetter("name"))
 
 
 def _without_secrets(app: Duly, found: Signature) -> Signature:

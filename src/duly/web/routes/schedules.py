@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query
@@ -141,11 +140,10 @@ def list_schedules(
             lambda after, most: verbs.schedules.search(owner, after=after, most=most, **options)
         )
         return Page([shown(verbs, row) for row in rows], following)
-
-    def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters)
-
-    return pages.turn(find, lambda row: shown(verbs, row))
+    return pages.turn(
+        lambda after, most: verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters),
+        lambda row: shown(verbs, row),
+    )
 
 
 @router.post("/api/schedules/preview")
