@@ -92,9 +92,7 @@ def act(store: Store, *ids: int, by: Any, now: datetime = NOW, **fields: Any) ->
     """Have a person's act done to these."""
 
     def plan(schedules: Sequence[Schedule], waiting: Mapping[int, list[Item]]) -> list[Revision]:
-        if by in (advancing.changed, advancing.removed):
-            return [by(each, waiting.get(each.id, ()), now, "ana", **fields) for each in schedules]
-        return [by(each, now, "ana") for each in schedules]
+        return [by(each, waiting.get(each.id, ()), now, "ana", **fields) for each in schedules]
 
     return store.revise(ids, now, len(ids), plan)
 
@@ -189,7 +187,7 @@ def test_what_is_done_on_a_transactions_connection_is_seen_there_and_goes_with_i
 
     def pause_and_add(outcome: Exception | None) -> None:
         def plan(schedules: Sequence[Schedule], _: Mapping[int, list[Item]]) -> list[Revision]:
-            return [advancing.run_now(each, NOW, "ana") for each in schedules]
+            return [advancing.run_now(each, (), NOW, "ana") for each in schedules]
 
         with store.transaction() as connection:
             ((added, _),) = store.enroll([a_member("other")], seat, connection)

@@ -95,4 +95,4 @@ def test_the_doctor_tells_of_a_transaction_pooler(pooler_url: str, monkeypatch: 
     assert "LISTEN does not work behind this transaction pooler" in said
     assert "DULY_LISTEN=false" in said
     monkeypatch.setenv("DULY_LISTEN", "false")
-    assert "as it must be" in " ".join(call("doctor", "--database-url", pooler_url).stdout.split())
+    assert "LISTEN is off, as it has to be" in " ".join(call("doctor", "--database-url", pooler_url).stdout.split())
