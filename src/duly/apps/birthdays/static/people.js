@@ -1,7 +1,7 @@
 // People and their birthdays: who is greeted when, in their own time, and how it went.
 import {
   html, useLive, useState, post, patch, remove, root, may, ask, act, go, exact, count, Title, Link,
-  Loaded, Grid, Facts, Section, Table, State, Time, Empty, Command, pagesOf,
+  Loaded, Grid, Facts, State, Time, Empty, Command, pagesOf, TableSection,
 } from "../../js/kit.js";
 
 const ZONES = Intl.supportedValuesOf ? ["UTC", ...Intl.supportedValuesOf("timeZone")] : ["UTC"];
@@ -217,15 +217,13 @@ function Person({ id }) {
             ]}
           />
         </div>
-        <${Section} title="Greetings">
-          <${Table}
-            label="Greetings"
-            rows=${person.events.map((/** @type {any} */ event) => ({ ...event, zone: person.zone }))}
-            keyOf=${(event) => event.id ?? "next"}
-            columns=${EVENTS}
-            empty="None is to come."
-          />
-        </${Section}>
+        <${TableSection}
+          title="Greetings"
+          rows=${person.events.map((/** @type {any} */ event) => ({ ...event, zone: person.zone }))}
+          keyOf=${(event) => event.id ?? "next"}
+          columns=${EVENTS}
+          empty="None is to come."
+        />
         <p class="back"><${Link} to="/people">All people</${Link}></p>
       `}
     </${Loaded}>

@@ -1,7 +1,7 @@
 // What a catalog of so many products costs: calls, minutes, the API's budget, and what gives way first as it grows.
 import {
   html, useEffect, useState, post, query, setQuery, count, duration, classes, Title, Field, Chart,
-  Facts, Section, Table, Tile, Trouble, Link,
+  Facts, Section, Tile, Trouble, Link, TableSection,
 } from "../../js/kit.js";
 
 const FIELDS = [
@@ -204,18 +204,17 @@ export default function Plan() {
       <div class="back"><${Words} input=${answer.input} plan=${plan} /></div>
       <${Curves} input=${answer.input} plan=${plan} />
       <${Growth} input=${answer.input} plan=${plan} />
-      <${Section} title="What gives way, as the catalog grows">
-        <${Table}
-          label="What gives way"
-          rows=${plan.breaks}
-          keyOf=${(each) => each.what}
-          empty="Nothing does."
-          columns=${[
-            { title: "From products", isNumber: true, cell: (each) => count(each.products) },
-            { title: "What", isWide: true, cell: (each) => each.what },
-          ]}
-        />
-      </${Section}>
+      <${TableSection}
+        title="What gives way, as the catalog grows"
+        label="What gives way"
+        rows=${plan.breaks}
+        keyOf=${(each) => each.what}
+        empty="Nothing does."
+        columns=${[
+          { title: "From products", isNumber: true, cell: (each) => count(each.products) },
+          { title: "What", isWide: true, cell: (each) => each.what },
+        ]}
+      />
       <${Section} title="Figures">
         <div class="card">
           <${Facts}

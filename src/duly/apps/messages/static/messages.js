@@ -1,8 +1,8 @@
 // Messages between queues of a broker: what waits, what a person has to look at, and how late retries went out.
 import {
   html, useLive, useState, get, post, patch, query, may, ask, act, RowActs, REASON, go, count,
-  duration, address, changed, Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, Table,
-  State, Time, Json, Copy, Chart, Empty, Command, pagesOf,
+  duration, address, changed, Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, State, Time,
+  Json, Copy, Chart, Empty, Command, pagesOf, TableSection,
 } from "../../js/kit.js";
 
 /** @type {Record<string, string>} */
@@ -179,6 +179,15 @@ async function end(message, verb, text, after) {
   }
 }
 
+/**
+ * How a message is ended by hand, by its state: the verb, and what it means.
+ * @type {Record<string, [string, string] | undefined>}
+ */
+const ENDINGS = {
+  waiting: ["Cancel", "It will not be published to its queue again."],
+  failed: ["Discard", "It leaves review for good, unpublished."],
+};
+
 /** @param {{ of: any, after: () => unknown }} props */
 function Acts({ of: message, after }) {
   const download = html`
@@ -186,6 +195,7 @@ function Acts({ of: message, after }) {
   `;
   if (!may("write")) return download;
   const isOver = message.state === "done" || message.state === "cancelled";
+  const ending = ENDINGS[message.state];
   return html`
     ${message.state === "waiting" && html`
       <button type="button" onClick=${() => expedite(message, after)}>Expedite</button>
@@ -194,22 +204,7 @@ function Acts({ of: message, after }) {
     ${message.state !== "running" && html`
       <button type="button" onClick=${() => send(message, after)}>${isOver ? "Replay" : "Send"}</button>
     `}
-    ${message.state === "waiting" && html`
-      <button
-        type="button"
-        onClick=${() => end(message, "Cancel", "It will not be published to its queue again.", after)}
-      >
-        Cancel
-      </button>
-    `}
-    ${message.state === "failed" && html`
-      <button
-        type="button"
-        onClick=${() => end(message, "Discard", "It leaves review for good, unpublished.", after)}
-      >
-        Discard
-      </button>
-    `}
+    ${ending && html`<button type="button" onClick=${() => end(message, ...ending, after)}>${ending[0]}</button>`}
     ${download}
   `;
 }
@@ -350,24 +345,21 @@ function Message({ id }) {
               `}
             </${Section}>
           </div>
-          <${Section} title="Failures">
-            <${Table}
-              label="Failures"
-              rows=${message.story}
-              keyOf=${(failure) => `${failure.retry}-${failure.at}`}
-              columns=${FAILURES}
-              empty="None is kept."
-            />
-          </${Section}>
+          <${TableSection}
+            title="Failures"
+            rows=${message.story}
+            keyOf=${(failure) => `${failure.retry}-${failure.at}`}
+            columns=${FAILURES}
+            empty="None is kept."
+          />
           ${message.tries.length > 0 && html`
-            <${Section} title="Tries to publish it that did not succeed">
-              <${Table}
-                label="Tries"
-                rows=${message.tries}
-                keyOf=${(tried) => `${tried.number}-${tried.startedAt}`}
-                columns=${TRIES}
-              />
-            </${Section}>
+            <${TableSection}
+              title="Tries to publish it that did not succeed"
+              label="Tries"
+              rows=${message.tries}
+              keyOf=${(tried) => `${tried.number}-${tried.startedAt}`}
+              columns=${TRIES}
+            />
           `}
           <p class="back"><${Link} to="/messages">All messages</${Link}></p>
         `;
@@ -431,35 +423,34 @@ function Queues() {
   /** @param {any} queue */
   const named = (queue) => queue.queue.slice("message_retry/".length);
   return html`
-    <${Section} title="Queues">
-      <${Table}
-        label="Queues of messages"
-        rows=${own}
-        keyOf=${(queue) => queue.queue}
-        columns=${[
-          {
-            title: "Queue",
-            isWide: true,
-            cell: (queue) => html`
-              ${named(queue) ? html`
-                <${Link} to=${`/messages?queue=${encodeURIComponent(named(queue))}`}>${named(queue)}</${Link}>
-              ` : (
-                "of no queue"
-              )}
-              ${queue.paused && html` <${State} of="paused" />`}
-            `,
-          },
-          { title: "Waiting", isNumber: true, cell: (queue) => count(queue.waiting + queue.retrying) },
-          { title: "Being sent", isNumber: true, cell: (queue) => count(queue.running) },
-          { title: "In review", isNumber: true, cell: (queue) => count(queue.failed) },
-          {
-            title: "Oldest due",
-            isNumber: true,
-            cell: (queue) => (queue.oldestDueSeconds === null ? "–" : duration(queue.oldestDueSeconds)),
-          },
-        ]}
-      />
-    </${Section}>
+    <${TableSection}
+      title="Queues"
+      label="Queues of messages"
+      rows=${own}
+      keyOf=${(queue) => queue.queue}
+      columns=${[
+        {
+          title: "Queue",
+          isWide: true,
+          cell: (queue) => html`
+            ${named(queue) ? html`
+              <${Link} to=${`/messages?queue=${encodeURIComponent(named(queue))}`}>${named(queue)}</${Link}>
+            ` : (
+              "of no queue"
+            )}
+            ${queue.paused && html` <${State} of="paused" />`}
+          `,
+        },
+        { title: "Waiting", isNumber: true, cell: (queue) => count(queue.waiting + queue.retrying) },
+        { title: "Being sent", isNumber: true, cell: (queue) => count(queue.running) },
+        { title: "In review", isNumber: true, cell: (queue) => count(queue.failed) },
+        {
+          title: "Oldest due",
+          isNumber: true,
+          cell: (queue) => (queue.oldestDueSeconds === null ? "–" : duration(queue.oldestDueSeconds)),
+        },
+      ]}
+    />
   `;
 }
 

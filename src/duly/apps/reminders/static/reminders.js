@@ -1,8 +1,8 @@
 // Reminders that become phone calls: who is called when, what became of it, and the provider's id of the call.
 import {
   html, useLive, useState, post, patch, query, may, ask, act, RowActs, REASON, fromInput, toInput,
-  count, zoneName, Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, Table, State, Time,
-  Copy, Empty, Command, pagesOf,
+  count, zoneName, Title, Link, Loaded, Grid, Tabs, Filters, Facts, State, Time, Copy, Empty,
+  Command, pagesOf, TableSection,
 } from "../../js/kit.js";
 
 /** @type {Record<string, string>} */
@@ -191,15 +191,14 @@ function Reminder({ id }) {
           />
           ${reminder.lastError && html`<p class="wrong wrap">${reminder.lastError}</p>`}
         </div>
-        <${Section} title="Tries that did not succeed">
-          <${Table}
-            label="Tries"
-            rows=${reminder.attempts}
-            keyOf=${(tried) => `${tried.number}-${tried.startedAt}`}
-            columns=${TRIES}
-            empty="None."
-          />
-        </${Section}>
+        <${TableSection}
+          title="Tries that did not succeed"
+          label="Tries"
+          rows=${reminder.attempts}
+          keyOf=${(tried) => `${tried.number}-${tried.startedAt}`}
+          columns=${TRIES}
+          empty="None."
+        />
         <p class="back"><${Link} to="/reminders">All reminders</${Link}></p>
       `}
     </${Loaded}>

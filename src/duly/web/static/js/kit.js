@@ -15,7 +15,7 @@ export { say, act, ask, askReason, Dialog, REASON } from "./parts/dialogs.js";
 export { Field, FormError } from "./parts/fields.js";
 export { Json, Diff } from "./parts/json_view.js";
 export { Chart, Spark } from "./parts/chart.js";
-export { Table, Facts, Section, Tile } from "./parts/table.js";
+export { Table, TableSection, Facts, Section, Tile } from "./parts/table.js";
 export { Filters, Tabs } from "./parts/filters.js";
 export { Grid } from "./parts/grid.js";
 export { service } from "./lib/service.js";

@@ -185,6 +185,15 @@ export async function askReason(title, text, word = "discard") {
   return answer && answer.reason;
 }
 
+/**
+ * Ask whether to do what cannot be undone; the person has to type this word.
+ * @param {string} title
+ * @param {string} text
+ * @param {string} word
+ * @param {string} yes the text of the button
+ */
+export const askTyped = (title, text, word, yes) => ask({ title, text, typed: word, yes, isGrave: true });
+
 /** @type {FieldProps} */
 export const REASON = { name: "reason", label: "Reason", hint: "For the audit log." };
 

@@ -70,6 +70,7 @@ export function EditItem({ item: given, onClose, onDone }) {
       if (isRetried) await post(`/api/items/${item.id}/retry`);
       forget();
       say(`Item ${item.id} is ${isRetried ? "changed and tried again" : "changed"}.`);
+      onClose();
       onDone();
     } catch (error) {
       setWrong(error);

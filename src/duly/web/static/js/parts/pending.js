@@ -1,4 +1,5 @@
 // Rows of jobs by their status: those of one job, or of all of them. They stand in the order in which they changed.
+import { idColumn } from "./table.js";
 import { html } from "../lib/ui.js";
 import { get, may, me, post, pagesOf } from "../lib/api.js";
 import { query, Link } from "../lib/router.js";
@@ -35,12 +36,7 @@ export const summary = ({ inputSummary }) => Object.values(inputSummary).filter(
 
 /** @type {Column<any>[]} */
 const COLUMNS = [
-  {
-    title: "Item",
-    width: "90px",
-    isNumber: true,
-    cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>`,
-  },
+  idColumn("Item", "/items", "90px"),
   {
     title: "Job",
     width: "80px",

@@ -1,5 +1,6 @@
 // Tables of a page or less. Lists that may be long are grids; see grid.js.
 import { html, classes } from "../lib/ui.js";
+import { Link } from "../lib/router.js";
 import { Actions } from "./dialogs.js";
 
 /**
@@ -82,3 +83,24 @@ export const Tile = ({ label, value, note, tone, children }) => html`
     ${children}
   </div>
 `;
+
+/**
+ * A section that has nothing but a table.
+ * @param {{ title: string, label?: string } & Omit<Parameters<typeof Table>[0], "label">} props
+ */
+export const TableSection = ({ title, label = title, ...table }) => html`
+  <${Section} title=${title}><${Table} label=${label} ...${table} /></${Section}>
+`;
+
+/**
+ * The column of a row's own id, which leads to its page below this path.
+ * @param {string} title
+ * @param {string} path
+ * @returns {Column<any>}
+ */
+export const idColumn = (title, path, width = "80px") => ({
+  title,
+  width,
+  isNumber: true,
+  cell: (row) => html`<${Link} to=${`${path}/${row.id}`} tabindex="-1">${row.id}</${Link}>`,
+});

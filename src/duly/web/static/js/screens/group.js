@@ -288,16 +288,7 @@ function Story({ group, reload, changes, look }) {
         load=${pagesOf("/api/items", { state: "failed", errorGroup: group.id })}
       />
     </${Section}>
-    ${edited && html`
-      <${EditItem}
-        item=${edited}
-        onClose=${() => setEdited(null)}
-        onDone=${() => {
-          setEdited(null);
-          look();
-        }}
-      />
-    `}
+    ${edited && html`<${EditItem} item=${edited} onClose=${() => setEdited(null)} onDone=${look} />`}
   `;
 }
 

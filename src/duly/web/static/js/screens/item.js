@@ -280,16 +280,7 @@ export default function Item({ id }) {
         <${Section} title="Timeline"><${Timeline} of=${one.timeline} /></${Section}>
         <${Values} key=${one.id} item=${one} />
         <${AuditLines} title="Acts of people" lines=${one.audit} />
-        ${isEditing && html`
-          <${EditItem}
-            item=${one}
-            onClose=${() => setEditing(false)}
-            onDone=${() => {
-              setEditing(false);
-              story.reload();
-            }}
-          />
-        `}
+        ${isEditing && html`<${EditItem} item=${one} onClose=${() => setEditing(false)} onDone=${story.reload} />`}
       `}
     </${Loaded}>
   `;

@@ -1,14 +1,14 @@
 // Jobs: files of rows. A file is dropped here, looked at before anything is kept, and sent.
 import { html, useEffect, useRef, useState, classes } from "../lib/ui.js";
 import { may, post, upload, pagesOf } from "../lib/api.js";
-import { go, query, Link } from "../lib/router.js";
+import { go, query } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
 import { count } from "../lib/time.js";
 import { stringify } from "../lib/json.js";
 import { Grid } from "../parts/grid.js";
 import { Filters } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
-import { Table } from "../parts/table.js";
+import { Table, idColumn } from "../parts/table.js";
 import { act, ask, say } from "../parts/dialogs.js";
 import { Field } from "../parts/fields.js";
 import { Bar, Command, Empty, State, Time, Trouble } from "../parts/marks.js";
@@ -279,12 +279,7 @@ function Drop({ onFiles }) {
 
 /** @type {Column<Wire.Job>[]} */
 const COLUMNS = [
-  {
-    title: "Job",
-    width: "80px",
-    isNumber: true,
-    cell: (job) => html`<${Link} to=${`/jobs/${job.id}`} tabindex="-1">${job.id}</${Link}>`,
-  },
+  idColumn("Job", "/jobs"),
   {
     title: "File",
     width: "minmax(120px, 2fr)",

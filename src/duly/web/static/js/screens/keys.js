@@ -8,7 +8,7 @@ import { Grid } from "../parts/grid.js";
 import { OwnerFilter } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
 import { Command, Copy, Empty, RowButton, State, Time } from "../parts/marks.js";
-import { Dialog, act, ask } from "../parts/dialogs.js";
+import { Dialog, act, ask, askTyped } from "../parts/dialogs.js";
 
 /** @type {[scope: Wire.Me["scopes"][number], label: string][]} */
 const SCOPES = [
@@ -107,13 +107,8 @@ export default function Keys() {
     });
   /** @param {any} row */
   const revoke = async (row) => {
-    const yes = await ask({
-      title: `Revoke ${row.name}`,
-      text: "Whatever uses it is refused from now on. This cannot be undone.",
-      typed: row.name,
-      yes: "Revoke",
-      isGrave: true,
-    });
+    const text = "Whatever uses it is refused from now on. This cannot be undone.";
+    const yes = await askTyped(`Revoke ${row.name}`, text, row.name, "Revoke");
     if (yes) {
       await act(() => remove(`/api/keys/${row.id}`), `${row.name} is revoked.`, {
         after: () => setLooks(looks + 1),

@@ -8,7 +8,7 @@ import { AuditLines } from "../parts/audit_lines.js";
 import { Title } from "../parts/shell.js";
 import { Facts, Section, Table } from "../parts/table.js";
 import { Copy, Duration, Loaded, State, Time } from "../parts/marks.js";
-import { act, ask } from "../parts/dialogs.js";
+import { act, askTyped } from "../parts/dialogs.js";
 import { Json } from "../parts/json_view.js";
 import { NextRuns, ScheduleForm } from "../parts/schedule_form.js";
 
@@ -70,13 +70,8 @@ function Acts({ story, reload, onEdit }) {
       { after: reload },
     );
   const drop = async () => {
-    const yes = await ask({
-      title: `Remove ${story.key}`,
-      text: "Its waiting items are cancelled. This cannot be undone.",
-      typed: story.key,
-      yes: "Remove",
-      isGrave: true,
-    });
+    const text = "Its waiting items are cancelled. This cannot be undone.";
+    const yes = await askTyped(`Remove ${story.key}`, text, story.key, "Remove");
     if (yes) {
       await act(() => remove(at), `${story.key} is removed.`, {
         after: () => go("/schedules", { replace: true }),

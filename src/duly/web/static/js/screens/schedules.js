@@ -3,13 +3,13 @@ import { html, useState } from "../lib/ui.js";
 import { post, may, pagesOf } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
-import { count } from "../lib/time.js";
+import { count, counted } from "../lib/time.js";
 import { Grid } from "../parts/grid.js";
 import { Filters, Tabs } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
 import { Section, Table } from "../parts/table.js";
 import { Bar, Command, Empty, Loaded, State, Time } from "../parts/marks.js";
-import { act, ask } from "../parts/dialogs.js";
+import { act, askTyped } from "../parts/dialogs.js";
 import { ScheduleForm } from "../parts/schedule_form.js";
 import { changeAll, changedText } from "../lib/many.js";
 
@@ -92,13 +92,8 @@ function SelectionBar({ selected, clear, reload }) {
       },
     );
   const drop = async () => {
-    const yes = await ask({
-      title: `Remove ${count(ids.length)} ${ids.length === 1 ? "schedule" : "schedules"}`,
-      text: "Their waiting items are cancelled. This cannot be undone.",
-      typed: String(ids.length),
-      yes: "Remove",
-      isGrave: true,
-    });
+    const text = "Their waiting items are cancelled. This cannot be undone.";
+    const yes = await askTyped(`Remove ${counted(ids.length, "schedule")}`, text, String(ids.length), "Remove");
     if (yes) await doing("remove", "removed");
   };
   if (!ids.length || !may("write")) return null;
