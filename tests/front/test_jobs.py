@@ -222,7 +222,7 @@ def test_chosen_rows_are_tried_once_more_at_once(app: Duly, world: World) -> Non
     assert job.counts().failed == 1
     with pytest.raises(DoesNotExist, match="has no row with the id"):
         app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=[theirs.id])
-    with pytest.raises(InputError, match="ids: must be 1 to 1,000 ids"):
+    with pytest.raises(InputError, match="itemIds: must be 1 to 1,000 ids"):
         app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=range(1_001))
     with pytest.raises(InputError, match="can be reprocessed, got DONE"):
         app.internals.verbs.jobs.reprocess(LOCAL, job.id, statuses=["DONE"])

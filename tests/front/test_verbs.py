@@ -259,18 +259,38 @@ def test_a_number_that_no_id_can_be_is_just_not_there(app: Duly, number: int) ->
             verbs.acts.count(LOCAL, {name: number})
 
 
-def test_a_verb_takes_a_thousand_ids_at_most_whatever_the_door(app: Duly) -> None:
+def test_a_selection_has_a_thousand_ids_at_most_and_code_acts_on_any_number(app: Duly) -> None:
     many = range(1, 1_002)
-    schedules, job = app.internals.verbs.schedules, app.job("ring", [])
+    verbs, job = app.internals.verbs, app.job("ring", [])
     for act in (
-        lambda: app.cancel(*many), lambda: app.retry(*many), lambda: app.discard(*many),
-        lambda: app.internals.verbs.items.act(LOCAL, "cancel", many, skip=True), lambda: app.schedules.pause(*many),
-        lambda: schedules.act(LOCAL, "pause", many), lambda: schedules.reactivate(LOCAL, *many, discard=True),
-        lambda: app.internals.verbs.jobs.reprocess(LOCAL, job.id, ids=many),
+        lambda: verbs.items.act(LOCAL, "cancel", many, skip=True), lambda: verbs.schedules.act(LOCAL, "pause", many),
     ):  # fmt: skip
         with pytest.raises(InputError, match="ids: must be 1 to 1,000 ids"):
             act()
+    with pytest.raises(InputError, match="itemIds: must be 1 to 1,000 ids"):
+        verbs.jobs.reprocess(LOCAL, job.id, ids=many)
+    assert verbs.jobs.reprocess(LOCAL, job.id, ids=[]) == 0
+    later = app.task_named("ring").at(AT)
+    later.put_many({"phone": str(n)} for n in many)
+    ids = [row.id for row in app.client.items()]
+    assert sorted(app.cancel(*ids)) == sorted(ids)
+    assert sorted(app.retry(*ids)) == sorted(ids)
+    with pytest.raises(DoesNotExist):
+        app.schedules.pause(*many)
     assert (app.cancel(), app.schedules.pause()) == ([], [])
+
+
+def test_an_option_with_a_wrong_name_is_refused_before_it_means_everything(app: Duly) -> None:
+    client: Any = app.client
+    for call in (
+        lambda: app.schedules.page(kee="a"), lambda: list(app.schedules.pages(tsk="ring")),  # type: ignore[call-arg]
+        lambda: list(client.schedules(kee="a")), lambda: client.put("ring", {"phone": "+1"}, dely=60),
+        lambda: client.put("ring", {"phone": "+1"}, connection=None), lambda: client.reprocess_job(7, ids=[1]),
+        lambda: client.pending_counts(job_id=[3]), lambda: list(client.pending(job_id=[3])),
+        lambda: list(client.items(tsk="ring")), lambda: client.again(7, kee="a"), lambda: client.edit(7, tris=2),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, InputError), match=r"kee|tsk|dely|connection|ids|job_id|tris"):
+            call()
 
 
 def test_an_id_that_is_given_twice_counts_once(app: Duly) -> None:

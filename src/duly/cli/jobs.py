@@ -172,7 +172,7 @@ def reprocess_job(
     session: Session, job_id: int, ids: tuple[int, ...], statuses: tuple[Status, ...], reset: bool
 ) -> None:
     """Retry rows that failed or were not found."""
-    count = session.api.reprocess_job(job_id, item_ids=ids, statuses=statuses, reset=reset)
+    count = session.api.reprocess_job(job_id, item_ids=ids or None, statuses=statuses, reset=reset)
     click.echo(f"{count} rows will be retried")
 
 

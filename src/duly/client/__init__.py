@@ -189,8 +189,9 @@ class Client:
 
     def reprocess_job(self, job_id: int, **options: Unpack[filters.ReprocessOptions]) -> int:
         """Retry these rows, or all rows with these statuses; returns how many at most."""
-        ids = list(options.get("item_ids", ())) or None
-        body = wire.written({**options, "item_ids": ids, "scope": "items" if ids else "job"})
+        ids = options.get("item_ids")
+        scope = {"scope": "job"} if ids is None else {"scope": "items", "item_ids": list(ids)}
+        body = wire.written({**options, "item_ids": None, **scope})
         return int(self.http.request("POST", f"/api/jobs/{job_id}/reprocess", body)["items"])
 
     def remove_job(self, job_id: int) -> None:

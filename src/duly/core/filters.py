@@ -10,6 +10,12 @@ from duly.core.model import CatchUp, Overlap, State, Status
 from duly.core.results import DateField, ScheduleState
 
 
+def check_names(given: Mapping[str, Any], known: type, call: str) -> None:
+    """Refuse a name that is not one of these options, as a function with such parameters does."""
+    if unknown := [name for name in given if name not in known.__annotations__]:
+        raise TypeError(f"{call}() got an unexpected keyword argument {unknown[0]!r}")
+
+
 class AgainOptions(TypedDict, total=False):
     """The options of an item that is put once more."""
 
@@ -64,7 +70,7 @@ class RowFilter(TypedDict, total=False):
 class ReprocessOptions(TypedDict, total=False):
     """Which rows of a job are retried: these, or all with these statuses."""
 
-    item_ids: Sequence[int]
+    item_ids: Sequence[int] | None  # an empty one means no row; None, all rows of the job
     statuses: Sequence[Status]  # default: ERROR and NOT_FOUND
     reset: bool  # also rows that were reprocessed as often as is allowed
 

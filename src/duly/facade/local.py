@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Unpack, cast
 
 from msgspec import convert
 from msgspec.structs import asdict
 
 from duly.core import shown
 from duly.core.errors import InputError
+from duly.core.filters import ItemOptions, ReprocessOptions, check_names
 from duly.verbs import LOCAL, Principal
 from duly.verbs.acts import shown as act_shown
 from duly.verbs.job_rows import START
@@ -24,7 +25,7 @@ from duly.verbs.timetable import rule_or_slots
 
 if TYPE_CHECKING:
     from duly.core import results
-    from duly.core.filters import ActOptions, ReprocessOptions
+    from duly.core.filters import ActOptions
     from duly.core.model import Placed, Status
     from duly.facade.app import Duly
     from duly.tasks.puttable import Options
@@ -74,8 +75,10 @@ class Local:
     discard = verb(lambda verbs: verbs.items.discard)
     edit = verb(lambda verbs: verbs.items.edit)
 
-    def put(self, task: str, args: Mapping[str, Any] | None = None, **given: Unpack[Options]) -> Placed[Any]:
-        new = self.app.task_named(task).make_item(dict(args or {}), given, self.app.internals.telemetry.traceparent())
+    def put(self, task: str, args: Mapping[str, Any] | None = None, **given: Unpack[ItemOptions]) -> Placed[Any]:
+        check_names(given, ItemOptions, "put")
+        trace, options = self.app.internals.telemetry.traceparent(), cast("Options", given)
+        new = self.app.task_named(task).make_item(dict(args or {}), options, trace)
         return self.verbs.items.put(self.who, new)
 
     def again(self, item_id: int, **given: Any) -> Placed[Any]:
@@ -160,7 +163,8 @@ class Local:
         return self.verbs.job_rows.counts(self.who, owner=user_id, **filter)
 
     def reprocess_job(self, job_id: int, **options: Unpack[ReprocessOptions]) -> int:
-        given: dict[str, Any] = {"ids": options.get("item_ids") or None, "is_reset": options.get("reset", False)}
+        check_names(options, ReprocessOptions, "reprocess_job")
+        given: dict[str, Any] = {"ids": options.get("item_ids"), "is_reset": options.get("reset", False)}
         if "statuses" in options:
             given["statuses"] = options["statuses"]
         return self.verbs.jobs.reprocess(self.who, job_id, **given)

@@ -32,7 +32,8 @@ class Schedules(Settling[C]):
             known = self._taken(names, joined)
             fresh = {name: each for name, each in zip(reversed(names), reversed(new), strict=True) if name not in known}
             # In the same order for everybody: an insert waits for another of the same key, which could be a deadlock.
-            seated = self._seat([fresh[name] for name in sorted(fresh)], seat, joined)
+            order = [name for name in dict.fromkeys(names) if name in fresh]
+            seated = self._seat([fresh[name] for name in (order if self.takes_turns else sorted(order))], seat, joined)
             rows = self._run_many("enroll", joined, NEW_SCHEDULE, seated)
             made = {(task, key): schedule_id for schedule_id, task, key in rows}
             known.update(made)

@@ -230,7 +230,8 @@ def shown(act: Act) -> ShownAct:
     """The act as people see it."""
     known = {name: getattr(act, name) for name in ShownAct.__struct_fields__ if name != "filter"}
     filter = meant(act.filter)
-    return ShownAct(**known, filter=ActFilter(**{name: getattr(filter, name) for name in FIELDS}))
+    given = {name: getattr(filter, name) for name in FIELDS} | {"state": ",".join(filter.states) or None}
+    return ShownAct(**known, filter=ActFilter(**given))
 
 
 def _kept(filter: Filter) -> dict[str, Any]:

@@ -216,11 +216,11 @@ def _bare(name: str) -> str:
     return re.sub(r"[-_ ]", "", name).lower()
 
 
-def selected(ids: Sequence[int]) -> list[int]:
+def selected(ids: Sequence[int], field: str = "ids") -> list[int]:
     """These ids, each once: at least one, and at most a thousand."""
     wanted = list(dict.fromkeys(ids))
     if not 1 <= len(wanted) <= SELECTED:
-        raise InputError("ids", f"must be 1 to {SELECTED:,} ids")
+        raise InputError(field, f"must be 1 to {SELECTED:,} ids")
     return wanted
 
 

@@ -115,7 +115,7 @@ class Items(VerbGroup):
 
     def cancel(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
-        return self.act(who, "cancel", ids, reason=reason, connection=connection) if ids else []
+        return self._act(who, "cancel", ids, reason, connection)
 
     def retry(
         self,
@@ -137,7 +137,7 @@ class Items(VerbGroup):
 
     def discard(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Take failed items out of review for good."""
-        return self.act(who, "discard", ids, reason=reason, connection=connection) if ids else []
+        return self._act(who, "discard", ids, reason, connection)
 
     def act(
         self,
@@ -155,8 +155,13 @@ class Items(VerbGroup):
         left as they are, and the others are changed: a list on a screen is always a little old. Two items of the
         selection that had the same key are rejected in both cases, because only one of them can live.
         """
+        return self._act(who, action, selected(ids), reason, connection, skip)
+
+    def _act(
+        self, who: Principal, action: Action, ids: Sequence[int], reason: str, connection: Any, skip: bool = False
+    ) -> list[int]:
         line = (NOTED[action], {"reason": reason})
-        return self._decide_all(who, selected(ids), lambda now: outcome_of(action, reason, now), line, connection, skip)
+        return self._decide_all(who, ids, lambda now: outcome_of(action, reason, now), line, connection, skip)
 
     def edit(
         self,
@@ -249,7 +254,7 @@ class Items(VerbGroup):
 
         `line` is the action and the details for the audit log.
         """
-        wanted = selected(ids) if ids else []
+        wanted = list(dict.fromkeys(ids))
         # Decided before the transaction, because others may have to wait for that.
         changes = self._changes(who, wanted, outcome, skip, connection)
         with self._context.joining(connection) as connection:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from duly.core.clock import EPOCH
+from duly.core.filters import check_names
 from duly.core.model import Job, Status
 from duly.core.shown import ExportRow, JobItem, PendingItem, RowCounts
 from duly.verbs.context import Principal, VerbGroup
@@ -183,6 +184,7 @@ class JobRows(VerbGroup):
 
 
 def _jobs_meant(who: Principal, filter: RowFilter) -> dict[str, Any]:
+    check_names(filter, RowFilter, "pending")
     jobs = ids_text(filter["job_ids"]) if filter.get("job_ids") else None
     return {"owner": who.among(filter.get("owner")), "job_type": filter.get("job_type"), "jobs": jobs}
 

@@ -318,7 +318,9 @@ class Jobs(VerbGroup):
         return count
 
     def _revive(self, who: Principal, job: Job, ids: Sequence[int], connection: Any) -> int:
-        asked = {"job_id": job.id, "ids": ids_text(selected(ids))}
+        if not ids:
+            return 0
+        asked = {"job_id": job.id, "ids": ids_text(selected(ids, "itemIds"))}
         found = dict(self._store.read("job_rows_named", asked, connection))
         if missing := sorted(set(ids) - found.keys()):
             raise DoesNotExist(f"job {job.id} has no row with the id {missing[0]}")

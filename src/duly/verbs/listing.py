@@ -65,6 +65,8 @@ class Filter(ActFilter, frozen=True, kw_only=True):
                 raise InputError(name, "is not an id")
         if len(self.where or ()) > VALUES:
             raise InputError("where", f"at most {VALUES} values can be asked for at once")
+        if self.state and not self.states:
+            raise InputError("state", "must name at least one state")
 
     @property
     def states(self) -> tuple[State, ...]:

@@ -104,10 +104,11 @@ class ScheduleVerbs(Timetable):
             now = self._now()
             begin = now if since is None else max(now, since)
             planned = [replace(_planned(new, begin), owner=for_owner) for new in news]
-            made = self._store.enroll(planned, self._seat, connection)
-            fresh_keys = ((made_id, new.key) for (made_id, is_new), new in zip(made, news, strict=True) if is_new)
-            if known := {made_id: facts[key] for made_id, key in fresh_keys if facts.get(key)}:
-                self._store.revise(list(known), now, len(known), partial(self._remember, known), connection)
+            with self._context.joining(connection) as joined:  # a crash leaves no schedule without its facts
+                made = self._store.enroll(planned, self._seat, joined)
+                fresh_keys = ((made_id, new.key) for (made_id, is_new), new in zip(made, news, strict=True) if is_new)
+                if known := {made_id: facts[key] for made_id, key in fresh_keys if facts.get(key)}:
+                    self._store.revise(list(known), now, len(known), partial(self._remember, known), joined)
             fresh += sum(is_new for _, is_new in made)
         return fresh
 
@@ -327,7 +328,7 @@ class ScheduleVerbs(Timetable):
 
         If one of them cannot be changed, the error names each such schedule; with `skip`, the others are changed.
         """
-        ids, now = selected(ids) if ids else [], self._now()
+        ids, now = list(dict.fromkeys(ids)), self._now()
         revised: list[int] = []
         refused: dict[int, str] = {}
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from duly.core import advance, codec
 from duly.core.clock import EPOCH
 from duly.core.errors import DoesNotExist, InputError
-from duly.core.filters import ScheduleFilter
+from duly.core.filters import ScheduleFilter, check_names
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, clock_notes, parse, preview, zone_named
 from duly.core.results import RulePreview, ScheduleState, SlotLoad
@@ -90,6 +90,7 @@ class Timetable(VerbGroup):
         self, *, owner: str | None = None, after: int = 0, most: int = 100, **filters: Unpack[ScheduleFilter]
     ) -> list[Schedule]:
         """A page of schedules, by id; `after` is the last id of the page before. No `owner` means all owners."""
+        check_names(filters, ScheduleFilter, "page")
         given = {**UNFILTERED, **filters, "owner": owner, "after": after, "most": max(1, min(most, PORTION))}
         return self._read.all(Schedule, "schedules", given)
 
@@ -134,6 +135,7 @@ class Timetable(VerbGroup):
         have no next time. At most 20,000 are looked at for one page, which may therefore have none and go on. Of one
         owner, only their own schedules are looked at, so no page reveals others.
         """
+        check_names(filters, ScheduleFilter, "search")
         given = {**UNFILTERED, **filters, "owner": owner, "contains": None if contains is None else like(contains)}
         by_next = by_next and filters.get("state") != "broken"  # those have no next time
         place: list[Any] | None = list(after) if after else (["next", None, 0] if by_next else ["id", 0])

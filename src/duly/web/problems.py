@@ -104,6 +104,8 @@ def _fault(error: dict[str, Any]) -> tuple[str, str]:
         for name, value in error.get("ctx", {}).items()
     }
     text = FAULTS.get(kind) or FAULTS.get(kind.partition("_")[0], "is not valid")
+    if given.get("min_length") == 1 and kind.endswith("too_short"):
+        text = "must not be empty"
     return ".".join(map(str, place)) or "body", text.format(**given)
 
 
