@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -45,10 +46,17 @@ class Basket:
         self.items.extend(items)
 
 
+def steady() -> Callable[[], float]:
+    """Looks at the database take a millisecond, however busy the machine is."""
+    steps = itertools.count()
+    return lambda: next(steps) / 1_000
+
+
 def claimer(store: Store, *pools: Basket, in_flight: InFlight | None = None) -> Claimer:
     return Claimer(
-        store, pools, InFlight() if in_flight is None else in_flight, "w1", lease=LEASE, poll=POLL, sweep=SWEEP
-    )
+        store, pools, InFlight() if in_flight is None else in_flight, "w1", lease=LEASE, poll=POLL, sweep=SWEEP,
+        ticks=steady(),
+    )  # fmt: skip
 
 
 def test_it_takes_what_is_due_and_comes_back_at_the_next_due_time(store: Store) -> None:

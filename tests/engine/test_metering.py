@@ -25,7 +25,7 @@ from duly.engine.work import InFlight, Work
 from duly.store import Store
 from duly.tasks.task import Task
 from tests.core.test_decide import an_item
-from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket
+from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket, steady
 from tests.support import NOW, after, claim, counts, head, new, put, settle, share
 
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
@@ -44,7 +44,7 @@ class Limited(Basket):
 
 
 def claimer(store: Store, pool: Basket, clock: ManualClock | None = None) -> Claimer:
-    return Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
+    return Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock, ticks=steady())
 
 
 def tick(one: Claimer, clock: ManualClock, now: datetime) -> datetime:

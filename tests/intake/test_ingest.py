@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -537,6 +538,7 @@ def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
 ) -> None:
     (tmp_path / "ftp").mkdir()
     (tmp_path / "ftp" / "products.csv").write_text(TABLE)
+    folder = token_hex(8)  # the other database's test has the same bucket
     with bucket("drop") as (s3, client), ftp_server(tmp_path / "ftp") as ftp:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", str(s3.access_key_id))
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", str(s3.secret_access_key))
@@ -545,13 +547,13 @@ def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
         server = f"ftp://{ftp.user}@{ftp.host}:{ftp.port}"
         app = open_app(
             s3_endpoint=s3.endpoint, ftp_password=ftp.password, sources_allowed=f"s3://drop/new/,{server}",
-            files_url=f"s3://drop/{tmp_path.name}",
+            files_url=f"s3://drop/{folder}",
         )  # fmt: skip
         app.migrate()
         for source in ("s3://drop/new/products.csv", f"{server}/products.csv"):
             job = app.internals.intake.order(LOCAL, source, job_type="csv")
             assert ingest(app.internals.intake, job.id, lambda _: None) == {"rows": 2}
-        assert len(client.list_objects(Bucket="drop", Prefix=f"{tmp_path.name}/uploads/")["Contents"]) == 2
+        assert len(client.list_objects(Bucket="drop", Prefix=f"{folder}/uploads/")["Contents"]) == 2
         for source in ("s3://drop/new/nothing.csv", f"{server}/nothing.csv"):
             job = app.internals.intake.order(LOCAL, source, job_type="csv")
             with pytest.raises(GiveUp, match="source: there is no"):

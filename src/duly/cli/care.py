@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +27,7 @@ def migrate(spec: str | None, as_json: bool) -> None:
     from duly.facade.loading import load_app
     from duly.plugins import chosen
 
-    with closing(options.opened(makes=True)) as app:
+    with options.opened(makes=True) as app:
         known = load_app(spec).internals.plugins.values() if spec else chosen(app.settings.apps)
         app.internals.plugins.update((plugin.name, plugin) for plugin in known)
         applied = app.migrate(lambda name: None if as_json else click.echo(f"applied {name}"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -194,8 +194,9 @@ def app_spec(spec: str | None) -> str:
     return spec
 
 
-def opened(makes: bool = False) -> Duly:
-    """An app without tasks on the database that the settings name, for looking after items. The caller closes it.
+@contextmanager
+def opened(makes: bool = False) -> Iterator[Duly]:
+    """An app without tasks on the database that the settings name, for looking after items.
 
     Only a command that `makes` a database may find none: the others say so and leave no empty file behind.
     """
@@ -213,7 +214,8 @@ def opened(makes: bool = False) -> Duly:
             f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` makes it, "
             "--database-url or DULY_DATABASE_URL names another"
         )
-    return app
+    with closing(app):
+        yield app
 
 
 def quiet() -> None:

@@ -13,7 +13,7 @@ A command is written once, as a function whose first argument is a `Session`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, wraps
@@ -57,9 +57,9 @@ class Session:
             return context.with_resource(client)
         from duly.facade.local import Local
 
-        return cast("Client", Local(context.with_resource(closing(self._opened())), options.who()))
+        return cast("Client", Local(context.with_resource(self._opened()), options.who()))
 
-    def _opened(self) -> Duly:
+    def _opened(self) -> AbstractContextManager[Duly]:
         if not self.with_tasks and not self.with_types:
             return options.opened(self.makes)
         from duly.facade.loading import load_app
@@ -67,7 +67,7 @@ class Session:
         app = load_app((self.spec or BUILT_IN) if self.with_types else options.app_spec(self.spec))
         if self.with_types and not app.internals.job_types:
             options.app_spec(self.spec)  # no installed app has types of jobs, so one has to be named
-        return app
+        return closing(app)
 
     def either(self, local: Callable[[Duly], T], remote: Callable[[Client], T]) -> T:
         """For commands of apps: what is done on a database, or asked of a service."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from zlib import crc32
 
 import msgspec
@@ -45,7 +45,9 @@ class Backoff(Struct, frozen=True, kw_only=True):
     jitter: float = 0.0
     tries: int = 3
 
-    has_windows: ClassVar[bool] = False
+    @property
+    def has_windows(self) -> bool:
+        return False
 
     def __post_init__(self) -> None:
         for name in ("base", "cap", "jitter"):
@@ -90,7 +92,9 @@ class Windows(Struct, frozen=True):
     zone: str = "UTC"
     tries: int = 1_000_000
 
-    has_windows: ClassVar[bool] = True
+    @property
+    def has_windows(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         if isinstance(self.rule, str):
