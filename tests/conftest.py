@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import legs
 from duly.store import Store
 from duly.store.migrate import migrate
 from tests.support import app_migrations, fresh_database, opened
@@ -133,7 +134,21 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of this leg, if tools/test runs the whole suite in legs, and put them in their order."""
+    if (leg := os.environ.get(legs.VARIABLE)) is not None:
+        here = [legs.leg_of(item.path.relative_to(legs.ROOT), "postgres" in _parameters(item)) == leg for item in items]
+        config.hook.pytest_deselected(items=[item for item, is_kept in zip(items, here, strict=True) if not is_kept])
+        items[:] = [item for item, is_kept in zip(items, here, strict=True) if is_kept]
+    _shuffle(items)
+
+
+def _parameters(item: pytest.Item) -> list[object]:
+    callspec = getattr(item, "callspec", None)
+    return list(callspec.params.values()) if callspec else []
+
+
+def _shuffle(items: list[pytest.Item]) -> None:
     """Shuffle the files, and the tests of each file, in the same way in every worker process.
 
     Before pytest brings together the tests that share a costly fixture of several parameters.

@@ -91,7 +91,7 @@ def unmeasured() -> Iterator[None]:
 def chromium() -> Iterator[Browser]:
     """One browser for the tests of this package. Its event loop is in the way of others, so it ends with them."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=[sites.ALONE])
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=sites.SWITCHES)
         yield browser
         browser.close()
 

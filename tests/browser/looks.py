@@ -93,7 +93,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("DULY_TEST_CHROMIUM", "/usr/bin/chromium")
     with staged(is_working=False) as site, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=[sites.ALONE])
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=sites.SWITCHES)
         idle = Visits(browser)
         nothing = statements_while(site, idle(site), 5.0)
         print(f"{'nobody looks':<14} {nothing.total() / 5.0:5.2f} statements a second")

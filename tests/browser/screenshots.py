@@ -138,7 +138,7 @@ def main() -> None:
         wanted = screens(site.world)
         if strange := set(given.names) - {screen.name for screen in wanted}:
             parser.error(f"there is no screen {', '.join(sorted(strange))}")
-        visits = Visits(playwright.chromium.launch(executable_path=chromium_path(), args=[sites.ALONE]))
+        visits = Visits(playwright.chromium.launch(executable_path=chromium_path(), args=sites.SWITCHES))
         chosen = [screen for screen in wanted if not given.names or screen.name in given.names]
         try:
             taken = take(visits, site, chosen, given.folder)

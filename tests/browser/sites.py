@@ -21,8 +21,11 @@ from duly.web.server import Service
 from tests.browser.nets import Watch
 from tests.browser.world import PASSWORD, World
 
-# A switch of Chromium's: names are not looked up, so that nothing leaves this machine even where a page wants it to.
-ALONE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
+SWITCHES = [
+    # Names are not looked up, so that nothing leaves this machine even where a page wants it to.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--js-flags=--max-lazy,--no-opt",  # the pages of a test end before optimised code pays off
+]
 PATIENCE = 60_000.0  # milliseconds that something may take to appear
 PREFIX = "/duly"
 WIDE: Any = {"width": 1440, "height": 900}

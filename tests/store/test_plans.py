@@ -1,4 +1,4 @@
-"""Plans on PostgreSQL: a million future rows, a million finished rows and a long backlog slow down nothing.
+"""Plans on PostgreSQL: very many future rows, very many finished rows and a long backlog slow down nothing.
 
 The server tells the plans of the statements as the store itself runs them, with the rows and blocks that they touched:
 under statistics that are stale, missing or fresh, with custom and with generic plans.
@@ -20,7 +20,7 @@ from duly.core.model import Ask, Done, Failed, Fingerprint, Item, Lost, Meter, N
 from duly.store.migrate import migrate
 from duly.store.postgres.store import PostgresStore
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
-from tests.support import LEASE, NOW, after, decided, fresh_database, new, opened, share
+from tests.support import LEASE, NOW, after, decided, fresh_database, new, opened, scaled, share
 
 pytestmark = pytest.mark.xdist_group("plans")
 
@@ -95,8 +95,9 @@ def seed_postgres(connection: psycopg.Connection[Any]) -> None:
     ).fetchall()
     for name, _ in kept:
         connection.execute(f"drop index {name}")
-    sizes = {"finished": 1_000_000, "future": 1_000_000, "backlog": 100_000, "running": 10 * LEASES}
-    for name, count in {**sizes, "schedules": 1_000_000}.items():
+    many = scaled(200_000, 1_000_000)
+    sizes = {"finished": many, "future": many, "backlog": many // 10, "running": 10 * LEASES, "schedules": many}
+    for name, count in sizes.items():
         connection.execute(
             SEED[name].format(
                 series=f"generate_series(0, {count - 1}) as s(n)",
