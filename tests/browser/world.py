@@ -218,7 +218,8 @@ class World:
         """A few rows of one user's own: done, in review, waiting, a schedule and a job."""
         who = self.someone(name)
         echo = self.app.task_named("echo")
-        tomorrow = self.app.clock.now() + timedelta(days=1)
+        now = self.app.clock.now()
+        tomorrow, rule = now + timedelta(days=1), f"daily {now + timedelta(hours=12):%H:%M}"  # not due here at any hour
         with self.past(hours=2):
             for text, at in (("parcel", None), ("letter", tomorrow)):
                 self.app.internals.verbs.items.put(
@@ -228,7 +229,7 @@ class World:
                 who, echo.make_item({"text": f"broken: {name}'s shelf"}, {}, owner=who.owner)
             )
             self.app.internals.verbs.schedules.create(
-                who, "echo", "daily 07:00", {"text": "good morning"}, key=f"{name}'s morning"
+                who, "echo", rule, {"text": "good morning"}, key=f"{name}'s morning"
             )
             self.send(f"text\n{name}'s row\n", f"{name}.csv", who=who)
 

@@ -59,7 +59,7 @@ def test_a_dialect_may_say_a_common_section_in_its_own_words(monkeypatch: pytest
         sql = tmp_path
 
     (tmp_path / "workers.sql").write_text("-- name: last_seen\nselect :now::bigint\n")
-    monkeypatch.setattr(dialects, "_DIALECTS", {"attic": Attic()})
+    monkeypatch.setitem(dialects._DIALECTS, "attic", Attic())
     assert sections("attic")["last_seen"] == "select :now"
     assert sections("attic")["show"] == sections("sqlite")["show"]
 
