@@ -44,12 +44,12 @@ def inner(reason: str) -> Doors:
     return Doors(*(No(reason) for _ in Doors._fields))
 
 
-APPS = No("the client names no app; its `http` reaches the path")
+APPS = No("no method for apps; use `client.http`")
 ACT = "POST /api/schedules/act"
 
 DOORS: dict[str, Doors] = {
     "items.put": Doors("task.put", "POST /api/items", "put", "put"),
-    "items.find": inner("what show and edit begin with"),
+    "items.find": inner("a step of show and edit"),
     "items.show": Doors("app.read.story", "GET /api/items/{item_id}", "story", "show"),
     "items.edit": Doors("app.edit", "PATCH /api/items/{item_id}", "edit", "edit"),
     "items.cancel": Doors("app.cancel", "POST /api/items/act", "cancel", "cancel"),
@@ -59,7 +59,7 @@ DOORS: dict[str, Doors] = {
     "items.act": Doors("app.client.act_on", "POST /api/items/act", "act_on", No("its commands take many ids")),
     "listing.page": Doors("app.client.items", "GET /api/items", "items", "items"),
     "listing.counts": Doors(
-        "app.client.item_counts", "GET /api/items/counts", "item_counts", No("a list at the command line has no tabs")
+        "app.client.item_counts", "GET /api/items/counts", "item_counts", No("lists on the command line show no counts")
     ),
     "read.page": Doors("app.read.page", "GET /api/items", "items", "items"),
     "review.groups": Doors("app.client.groups", "GET /api/review", "groups", "review"),
@@ -77,9 +77,9 @@ DOORS: dict[str, Doors] = {
     "acts.page": Doors("app.client.acts", "GET /api/acts", "acts", "acts"),
     "acts.get": Doors("app.client.act", "GET /api/acts/{act_id}", "act", "acts show"),
     "acts.cancel": Doors("app.client.cancel_act", "POST /api/acts/{act_id}/cancel", "cancel_act", "acts cancel"),
-    "jobs.open": Doors("app.job", No("rows come as a file there"), No("rows come as a file there"), "jobs create"),
+    "jobs.open": Doors("app.job", No("rows are sent as a file"), No("rows are sent as a file"), "jobs create"),
     "jobs.create": Doors("app.client.create_job", "POST /api/jobs", "create_job", "jobs create"),
-    "jobs.get": inner("the job as it is kept, which every verb about it begins with"),
+    "jobs.get": inner("a step of every verb on a job"),
     "jobs.show": Doors("app.client.job", "GET /api/jobs/{job_id}", "job", "jobs show"),
     "jobs.page": Doors("app.client.jobs", "GET /api/jobs", "jobs", "jobs"),
     "jobs.pause": Doors("job.pause", "POST /api/jobs/{job_id}/pause", "pause_job", "jobs pause"),
@@ -89,14 +89,14 @@ DOORS: dict[str, Doors] = {
     "jobs.kickoff": Doors("job.kickoff", "POST /api/jobs/{job_id}/kickoff", "kick_off_job", "jobs kickoff"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
     "jobs.mend": Doors("app.client.mend_job", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
-    "jobs.inputs_in_error": inner("what mending puts in place of masks"),
+    "jobs.inputs_in_error": inner("restores masked values when rows are mended"),
     "scans.begin": Doors("app.client.scan", "POST /api/ingestion/scan", "scan", "jobs scan"),
     "job_rows.page": Doors("app.client.job_items", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
     "job_rows.by_number": Doors("app.client.job_items", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"
     ),
     "job_rows.pending": Doors("app.client.pending", "GET /api/pending", "pending", "jobs pending"),
     "job_rows.counts": Doors("app.client.pending_counts", "GET /api/pending/counts", "pending_counts",
-        No("a list at the command line has no tabs"),
+        No("lists on the command line show no counts"),
     ),
     "job_rows.counts_of": Doors("app.client.job_counts", "GET /api/jobs/{job_id}/counts", "job_counts", "jobs show"
     ),
@@ -104,7 +104,7 @@ DOORS: dict[str, Doors] = {
     "job_rows.result_names": inner("the columns of an export"),
     "job_rows.argument_names": inner("the columns of an export"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
-    "schedules.write": inner("what create and schedules that code declares end with"),
+    "schedules.write": inner("a step of create and of schedules declared in code"),
     "schedules.page": Doors("app.schedules.page", "GET /api/schedules", "schedules", "schedules"),
     "schedules.reached": Doors(
         "app.schedules.get", "GET /api/schedules/{schedule_id}", "schedule_story", "schedules show"
@@ -125,7 +125,7 @@ DOORS: dict[str, Doors] = {
     "schedules.preview": Doors("app.schedules.preview", "POST /api/schedules/preview", "preview", "schedules preview"),
     "schedules.slots": Doors("app.schedules.slots", "GET /api/slots", "slots", "slots"),
     "schedules.move": Doors(
-        "app.schedules.move", No("it moves members of all owners"), No("it moves members of all owners"), "slots"
+        "app.schedules.move", No("it changes schedules of all owners"), No("it changes schedules of all owners"), "slots"
     ),
     "queues.pause": Doors("app.pause", "POST /api/queues/{name}/{act}", "pause", "queues pause"),
     "queues.resume": Doors("app.resume", "POST /api/queues/{name}/{act}", "resume", "queues resume"),
@@ -137,12 +137,12 @@ DOORS: dict[str, Doors] = {
     "users.create": Doors("app.client.create_user", "POST /api/users", "create_user", "users add"),
     "users.change": Doors("app.client.change_user", "PATCH /api/users/{user}", "change_user", "users role"),
     "users.keys": Doors("app.client.keys", "GET /api/keys", "keys", "keys"),
-    "users.key": inner("what making and revoking a key answers"),
+    "users.key": inner("returned by make and revoke"),
     "users.make_key": Doors("app.client.make_key", "POST /api/keys", "make_key", "keys add"),
     "users.revoke_key": Doors("app.client.revoke_key", "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
     "audit.page": Doors("app.client.audit", "GET /api/audit", "audit", "audit"),
-    "audit.note": inner("the line that every verb writes"),
-    "audit.note_each": inner("the same line about each of many"),
+    "audit.note": inner("the audit line of every verb"),
+    "audit.note_each": inner("the audit lines of a verb on many rows"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "now"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
     "now.look": Doors("app.client.now", "GET /api/now", "now", "now"),

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "requirements.md"
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
     for line in PAGE.read_text(encoding="utf8").splitlines()
-    if line.startswith("| ") and not line.startswith(("| ---", "| the document"))
+    if line.startswith("| ") and not line.startswith(("| ---", "| the document requires"))
 ]
 KNOWN = {
     name
