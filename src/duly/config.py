@@ -59,7 +59,7 @@ def unknown_variables(env: Mapping[str, str]) -> list[tuple[str, str | None]]:
         return []
     try:
         known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
-    except ConfigError:  # an app cannot be loaded: whoever runs it gets the error, and a hint must stop nobody
+    except ConfigError:  # an app cannot be loaded: the error is raised when the app runs, not for this hint
         return []
     return [(name, next(iter(get_close_matches(name, known, 1)), None)) for name in strange if name not in known]
 

@@ -8,9 +8,9 @@ DulyError
 │   └── KeyConflict       the key is live on an item with other content
 ├── DoesNotExist          there is no such item, job, schedule or user (also a LookupError)
 ├── WrongState            the item is in a state that does not allow this
-├── NotAllowed            whoever asks may not do this; says who may
+├── NotAllowed            the caller lacks permission; the text names who has it
 ├── ItemFailed            an item that was waited for failed for good, or was cancelled
-├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
+├── LeaseLost             this attempt may no longer settle the item; its effects were rolled back
 └── StoreError            the database reported an error
     ├── StoreUnavailable  it cannot be reached now; trying again may help
     │   └── StoreBusy     this process has all its connections in use, for too long to wait for one

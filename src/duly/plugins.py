@@ -213,7 +213,7 @@ def chosen(names: str) -> list[Plugin[Any, Any]]:
 def _loaded(entry: EntryPoint) -> Plugin[Any, Any]:
     try:
         plugin = entry.load()
-    except Exception as error:  # whatever is wrong with another's package, it is told by that package's name
+    except Exception as error:  # report any error in a third-party package with the name of that package
         raise ConfigError(f"apps: {_said(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(plugin, Plugin):
         raise ConfigError(f"apps: {_said(entry)} is not a duly.plugin.Plugin")

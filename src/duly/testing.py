@@ -11,10 +11,10 @@
             assert world.advance(minutes=3) == 2          # at 60 s and at 180 s, each at its exact time
             assert world.item(placed).state == "failed"   # three tries, given up: in review
 
-Inside the block the app has an empty SQLite store of its own and a clock that moves only when told. Items are claimed,
-called, decided and settled by the same code that a worker runs, one after the other, so what happens is the same every
-time. Async handlers run on an event loop here, cpu handlers in this process. A handler takes no virtual time, unless it
-moves `world.clock` itself.
+Inside the block the app has its own empty SQLite store, and a clock that only the test moves. Items are claimed,
+called, decided and settled by the same code that a worker runs, one after the other, so every run gives the same
+result. Async handlers run on an event loop here, cpu handlers in this process. A handler takes no virtual time, unless
+it moves `world.clock` itself.
 """
 
 from duly.virtual.world import World, virtual

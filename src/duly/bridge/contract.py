@@ -175,7 +175,7 @@ def _checked(message: RetryMessage) -> Message:
 
 
 def _invalid(problem: str, queue: str = "") -> Message:
-    """A message that nobody can retry, why, and the queue that it names, if that can be read."""
+    """A message that cannot be retried, the reason, and the queue that it names, if that can be read."""
     return Message(payload="", problem=problem, named_queue=queue)
 
 

@@ -45,9 +45,9 @@ class Outgoing(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True):
-    """confirmed: the broker has it. unroutable: no such queue. refused: the broker or the protocol will never take it.
-    nacked: the broker cannot take it now. unknown: the connection broke first, so it may or may not be there.
-    not_sent: there was nobody to send it to."""
+    """confirmed: the broker has it. unroutable: no such queue. refused: the broker or the protocol will never accept
+    it. nacked: the broker cannot accept it now. unknown: the connection broke before the answer, so the broker may
+    have it. not_sent: it was not sent, and can be sent again."""
 
     what: Literal["confirmed", "unroutable", "refused", "nacked", "unknown", "not_sent"]
     why: str = ""

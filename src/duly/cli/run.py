@@ -189,7 +189,7 @@ def probing(app: Duly, worker: Worker) -> Iterator[str | None]:
 
 @contextmanager
 def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
-    """Stop the worker after so many seconds; with None, never."""
+    """Stop the worker after this many seconds; with None, never."""
     if seconds is None:
         yield
         return

@@ -127,7 +127,7 @@ class Missed(Struct, frozen=True):
     count: int
     first: datetime | None = None
     last: datetime | None = None
-    is_more: bool = False  # there were so many that counting stopped at `COUNTED`
+    is_more: bool = False  # there were more, and counting stopped at `COUNTED`
 
 
 def _missed(rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[datetime], now: datetime) -> Missed:

@@ -103,7 +103,7 @@ def excuse(item: Item, blamed: Change, due_at: datetime, *, is_written: bool) ->
     written, the item has come into another state by it.
     """
     was, was_status = (blamed.state, blamed.status) if is_written else (blamed.was, blamed.was_status)
-    # Crashes and losses are nobody else's fault. One that was started in time counts as that, however late it is now.
+    # Crashes and losses still count. An item that started before it expired keeps that, however late it is now.
     change = _wait(replace(item, fence=blamed.fence, crashes=blamed.crashes, losses=blamed.losses), due_at, "throttled")
     started = 0 if item.expires_at is None else 1
     change = replace(change, was=was, rank=item.rank, attempt=max(change.attempt, started))

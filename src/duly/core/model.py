@@ -227,7 +227,7 @@ class Placed(Struct, Generic[R_co], frozen=True, dict=True):
     def wait(self, timeout: float | None = None) -> R_co:
         """Wait until it has ended, and return its result; ItemFailed when it failed for good or was cancelled.
 
-        TimeoutError after so many seconds. An item that was put in a transaction is there when that has committed.
+        TimeoutError after `timeout` seconds. An item that was put in a transaction exists once that has committed.
         """
         return self._read(self._ends().ended(self.id, timeout))
 
@@ -312,7 +312,7 @@ class Grant(Struct, frozen=True, gc=False):
     is_asked: bool = True  # False: asks before this one took all the calls, so this one was not looked at
     is_short: bool = False  # there were fewer items than its meters had room for
     is_refused: bool = False  # a meter had no room
-    until: datetime | None = None  # when to ask again after a refusal; None: nobody knows
+    until: datetime | None = None  # when to ask again after a refusal; None: unknown
     per: float | None = None  # the shortest window among its limits, which says how soon the calls must begin
 
 

@@ -31,11 +31,11 @@ class Param(Struct, frozen=True):
     type: Annotated[ParamType, Doc("The type of its values; json: any other value, written as JSON.")]
     required: bool
     default: Any  # as JSON shows it; None also where there is none
-    is_nullable: bool  # None may be said
+    is_nullable: bool  # None is accepted
 
 
 class Signature(Struct, frozen=True):
-    """A task as people see it who want to put it."""
+    """A task as shown to people who want to put it."""
 
     name: str
     queue: str

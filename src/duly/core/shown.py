@@ -469,8 +469,8 @@ class JobRow(Struct, frozen=True):
     created_at: datetime
     finished_at: datetime | None
     name: str | None  # of its file
-    per_minute: float | None  # rows that ended a minute lately; None: nobody knows, or it is over
-    forecast_at: datetime | None  # when the last row ends at this speed; None: nobody knows, or it is over
+    per_minute: float | None  # recent rate of rows that ended; None: unknown, or it is over
+    forecast_at: datetime | None  # when the last row ends at this rate; None: unknown, or it is over
     paused: bool
 
 

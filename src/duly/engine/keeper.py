@@ -115,9 +115,9 @@ class Watchdog:
             log.error("could not prolong %d leases in time: stopping their handlers", len(news))
             for lease in news:
                 lease.is_ending = True
-        # Their attempts are given back when the database answers again. A thread cannot be stopped. It goes on, and its
-        # result counts if nobody has taken its lease over by then. The keeper goes on trying to prolong the lease, so
-        # that others do not take for a crash what is only unwritten.
+        # Their attempts are released when the database answers again. A thread cannot be stopped. It continues, and its
+        # result counts if no other worker has taken over the lease by then. The keeper keeps trying to extend the
+        # lease, so that other workers do not treat an unwritten result as a crash.
         for work in self.in_flight.works():
             if work.can_stop and ending.intersection(item.fence for item in work.items):
                 self._give_back(work)

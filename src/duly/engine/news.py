@@ -19,7 +19,7 @@ from duly.core.model import Change, Head, Item, Line
 from duly.engine.work import Wake, nothing
 from duly.store.contract import AWAITED, News, Store
 
-# Seconds for which ends are notified after somebody asked for that.
+# Seconds for which ends are notified after a caller asked for it.
 AWAITED_FOR = 30.0
 # Seconds between two looks for schedules that notifications cause.
 RECUR_WITHIN = 1.0

@@ -71,7 +71,7 @@ class Streak:
         return policy.common_cause(self.source, [failure for each in self._calls for failure in each], doubt)
 
     def _forget(self, doubt: int) -> None:
-        """Forget the oldest calls, but never so many that the rest would not be enough for any finding."""
+        """Forget the oldest calls, but keep enough of them for any finding."""
         most = max(self.source.tries * max(REMEMBERED, (policy.MANIFOLD + 1) * doubt), policy.SEVERAL * self._largest)
         while self._size > most:
             gone = self._calls.popleft()

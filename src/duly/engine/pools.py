@@ -154,7 +154,7 @@ class HandlerPool:
                 work = row.works.popleft()
             except IndexError:
                 return None
-            work.stop = stop  # before the next question, so that nobody can take it away in between
+            work.stop = stop  # before the next check, so that it cannot be taken away in between
             if self._starts(work):
                 return work
             self._in_flight.ended(work)  # in case that it was stopped just now

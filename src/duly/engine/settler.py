@@ -105,7 +105,7 @@ class Settler:
         self._keep_late(refused)
         for _ in emptied:
             self.in_flight.to_close.popleft()
-        # Leases are held until the verdicts are written, so that nobody runs these items again.
+        # Leases are held until the verdicts are written, so that no worker runs these items again.
         self.in_flight.to_close.extend(set(self.in_flight.let_go(self._over)).difference(self._closed))
         self.freed(self._over)
         self.settled([change for change in self._changes if change.id not in refused] if refused else self._changes)

@@ -7,7 +7,7 @@
                        │                                                            ├─failures─▶ outages ─▶ watch
                        ├─ an item may be cancelled ──▶ keeper                       └─changes──▶ ends ─notify─▶ store
                        ├─ a schedule may have changed ──▶ recurrer
-                       └─ somebody waits for an end ──▶ ends
+                       └─ a caller waits for an end ──▶ ends
 
 The arrows form circles: the claimer fills pools, pools report to the settler, and the settler reports to the claimer
 what a limit has room for. So the things in the middle of the circles are made first: the wake-ups of the loops, the

@@ -82,7 +82,7 @@ class InFlight:
             self._works[work.key] = work
 
     def holds(self, work: Work) -> bool:
-        """Whether nobody has taken this work yet."""
+        """Whether this work has not been taken yet."""
         return work.key in self._works
 
     def take(self, work: Work) -> bool:

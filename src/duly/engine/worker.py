@@ -35,7 +35,7 @@ IN_A_HURRY = 0.25
 STOPPING = 0.3
 # Seconds beyond those of draining that another thread waits for the end.
 ENDING = 5.0
-# Workers that have started live until they are drained, even if nobody else refers to them.
+# Started workers, kept until they are drained, even if there is no other reference to them.
 _started: set[Worker] = set()
 
 
@@ -145,7 +145,7 @@ class Worker:
         self._stop.set()
 
     def ask_to_stop(self) -> None:
-        """Ask the worker to stop if nobody has yet; unlike `stop`, it never asks it to hurry."""
+        """Ask the worker to stop. Unlike a second `stop`, a second call does not ask it to hurry."""
         self._stop.set()
 
     def close(self) -> None:

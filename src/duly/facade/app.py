@@ -151,7 +151,7 @@ class Duly:
             try:
                 jobs.fill(job, chosen, rows)
             except Exception:
-                if key is None:  # nobody can go on with it
+                if key is None:  # no later call can continue this job
                     jobs.remove(LOCAL, job.id)
                 raise
         return RunningJob(self.internals, job.id)
@@ -235,7 +235,7 @@ class Duly:
     # -- out
 
     def run(self, tasks: Iterable[str] | None = None) -> None:
-        """Work until told to stop (SIGTERM, Ctrl-C)."""
+        """Work until SIGTERM or Ctrl-C."""
         self.worker(tasks).run()
 
     def worker(self, tasks: Iterable[str] | None = None) -> Worker:

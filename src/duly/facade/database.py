@@ -15,7 +15,7 @@ from duly.store.migrate import migrate
 
 
 class Database:
-    """Opens the store that the settings name. An embedded one is migrated too, because nobody else does it.
+    """Opens the store that the settings name. An embedded one is also migrated, because nothing else does it.
 
     `migrations` returns the folders with the migrations of plug-ins, by name.
     """

@@ -25,7 +25,7 @@ log = logging.getLogger("duly")
 
 # How many items one look asks for.
 PORTION = 1_000
-# Seconds for which it goes on listening when nobody waits, since somebody may soon wait again.
+# Seconds for which it keeps listening after the last caller stopped waiting; another may follow soon.
 LINGER = 30.0
 
 Ended = Future[Any]
@@ -39,7 +39,7 @@ class Endings:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Begin with nobody waiting: in a forked process there is no thread, and those who wait are in its parent."""
+        """Start without waiting callers: a forked process has no thread, and the callers are in its parent."""
         self._lock = threading.Lock()
         self._awaited: dict[int, list[Ended]] = defaultdict(list)
         self._watchers: list[Callable[[], object]] = []
@@ -132,7 +132,7 @@ class Endings:
             except StoreError as error:
                 log.debug("waiting for ends of items: %s", error)
                 stop.wait(1.0)
-            except Exception:  # whoever waits must not wait for a thread that is gone
+            except Exception:  # callers must not wait for a thread that has ended
                 log.exception("waiting for ends of items failed and goes on")
                 stop.wait(1.0)
 

@@ -53,11 +53,11 @@ class RunningJob:
         return TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
 
     def kickoff(self, seconds: float = 5.0) -> Kickoff:
-        """Work off rows of it in this process, for so many seconds or until none is left."""
+        """Process its rows in this process, for this many seconds or until none is left."""
         return self._internals.kickoffs.run(LOCAL, self.id, seconds)
 
     def pause(self) -> None:
-        """Start no more of its rows until it is resumed; what runs goes on."""
+        """Start no more of its rows until it is resumed; running rows continue."""
         self._jobs.pause(LOCAL, self.id)
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""A kickoff: rows of one job are worked off for a while in the process of whoever asks, as a worker would."""
+"""A kickoff: processes rows of one job for a while in the process of the caller, as a worker would."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kickoffs:
         self._turn = threading.Lock()
 
     def run(self, who: Principal, job_id: int, seconds: float) -> Kickoff:
-        """Work off rows of this job for so many seconds, or until none is left. One at a time in each process."""
+        """Process rows of this job for this many seconds, or until none is left. One kickoff at a time per process."""
         if not 0 < seconds <= LONGEST:
             raise InputError("durationMs", f"must be more than 0 and at most {LONGEST * 1000:,.0f}")
         begun = time.monotonic()

@@ -41,7 +41,7 @@ def load_app(spec: str) -> Duly:
 
 
 def _imported(spec: str, where: str, load: Callable[[], T]) -> T:
-    """What `load` gives; errors in the user's own lines are told with those lines, and without ours."""
+    """The result of `load`. An error in user code is reported with a traceback of the user's lines only."""
     try:
         return load()
     except ModuleNotFoundError as error:

@@ -56,7 +56,7 @@ def verb(find: Callable[[Verbs], Callable[..., Any]], show: Callable[[Any], Any]
 
 
 def read(find: Callable[[Read], Callable[..., Any]]) -> Any:
-    """A method that only reads, for whoever has the database."""
+    """A method that only reads, without a check of permissions."""
     return property(lambda local: find(local.app.read))
 
 

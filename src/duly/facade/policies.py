@@ -60,13 +60,13 @@ class Register:
     parameter takes anything (`Any`), a type checker cannot tell whether it is one, and `put` takes any arguments.
 
     name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which a try
-    is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once. rank: lower runs
-    first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is deactivated. limits:
-    how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed work is made up. source:
-    what its tries depend on; while that is down, one try at a time finds out whether it is back, and nobody is blamed.
-    pace: `Pace("provider")`, to call as much as a provider takes. label: the noun that logs use. check: called with the
-    arguments when they are put; raises InputError. trusted: known not to take its process down, so a try whose worker
-    vanished is simply given back. internal: nobody may put it through the service.
+    is stopped. cpu: run in a separate process that can be killed. batch: the maximum number of rows in one call. rank:
+    lower runs first. crash_limit: crashes before review. breaker: consecutive failures that deactivate a schedule.
+    limits: the maximum number of calls, over the whole fleet. backlog: the maximum rate for overdue items, such as
+    "100/s". source: the service that it depends on; while that is down, it is probed and failures do not count. pace:
+    `Pace("provider")`, to adapt the number of calls to a provider. label: the noun in log lines. check: called with the
+    arguments when they are put; raises InputError. trusted: it never crashes its process, so a try whose worker
+    vanished is released and does not count. internal: it cannot be put through the service.
     """
 
     def __init__(

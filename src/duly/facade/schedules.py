@@ -77,7 +77,7 @@ class Schedules(Timetable):
         return declaration
 
     def set_own(self, task: Task[..., Any], key: str, every: float) -> None:
-        """Remember that one of duly's own tasks is due every so many seconds; 0: not by a schedule."""
+        """Remember that one of duly's own tasks is due every `every` seconds; 0: it has no schedule."""
         self._own[task.name, key] = self._verbs.new(task, Every(every), key, {}, {"overlap": "skip"}) if every else None
 
     def reconcile(self) -> None:

@@ -38,11 +38,11 @@ def checked(source: str, settings: JobSettings, known: Known) -> Address:
 
 @contextmanager
 def opened(source: str, settings: JobSettings, known: Known) -> Iterator[tuple[FileVersion, Iterator[bytes]]]:
-    """The file that this address means, and its bytes.
+    """The file at this address, and its bytes.
 
-    A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
-    the block has ended well; else it is put back. InputError when there is no such file; a place that is away, or a
-    file that changes meanwhile, is another error, after which asking again may help.
+    A file of the inbox is locked while it is read, so that no other process takes it. If the block succeeds, the file
+    is moved to the done ones; else it is put back. Raises InputError if there is no such file. If the source cannot be
+    reached, or the file changes meanwhile, another error is raised, and a retry may help.
     """
     address = checked(source, settings, known)
     if address.scheme == FILE:

@@ -1,4 +1,4 @@
-"""Refuses calls to private addresses: a URL that somebody else wrote must not make a worker call its own network.
+"""Rejects calls to private addresses: a URL from an untrusted source must not make a worker call its own network.
 
 What is checked is the address that is about to be connected to, after resolution, so every spelling of a host (`127.1`,
 `0x7f000001`, full-width digits, a name that resolves to a private address) ends at the same check. If one address of a

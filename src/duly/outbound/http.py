@@ -1,9 +1,9 @@
 """One guarded HTTP client for webhooks and provider calls.
 
-`request` sends one request and returns the answer if its status is 2xx, or raises; `post_json` is the common case. All
-of it (name, connection, TLS, request, answer) ends by one deadline, however slowly the answer comes; no redirect is
-followed; an answer is read up to a limit. With a `Guard`, for a URL that somebody else wrote, only addresses that it
-allows are connected to. The exception decides what the engine does:
+`request` sends one request and returns the answer if its status is 2xx, or raises; `post_json` is the common case. One
+deadline covers all steps (name, connection, TLS, request, answer), also if the answer comes slowly. Redirects are not
+followed. An answer is read up to a limit. With a `Guard`, for a URL from an untrusted source, connections are made only
+to addresses that it allows. The exception decides what the engine does:
 
     Throttled                 429, and 503 with Retry-After: come back then; not the item's own failure
     GiveUp                    the other 4xx: asking again cannot help

@@ -55,7 +55,7 @@ async def _put(new: NewItem, dialect: Dialect, run: Run) -> Placed[Any]:
             raise
         if not dialect.is_embedded:
             raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
-        # Nobody else migrates an embedded database, and only this connection can: it may hold the write lock.
+        # Nothing else migrates an embedded database, and only this connection can: it may hold the write lock.
         if not await _migrate(dialect, ask):
             raise
     return await _place(new, dialect, ask)

@@ -83,7 +83,7 @@ class Claims(Statements[C]):
         return grants
 
     def _meters(self, names: list[str], now: datetime | None, connection: C) -> tuple[list[MeterRow], datetime]:
-        """These meters, which nobody else can use until the end of the transaction, and since when that is so."""
+        """Lock these meters until the end of the transaction; returns them and the time of the lock."""
         raise NotImplementedError
 
     def _under_way(self, asks: Sequence[Ask], connection: C) -> dict[str, int]:

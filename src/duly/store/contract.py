@@ -52,9 +52,9 @@ class Store(Claims[Any], Schedules[Any]):
         raise NotImplementedError
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
-        """Prolong the leases of `held` (fence: items); returns the items that are no longer held, each with its fence.
+        """Extend the leases of `held` (fence: items); returns the items that are no longer held, each with its fence.
 
-        A lease that ran out is prolonged too if nobody has taken it over: that would have changed its items.
+        An expired lease is extended too if it was not taken over: a takeover would have changed its items.
         """
         raise NotImplementedError
 

@@ -70,7 +70,7 @@ class Dialect:
         """Whether this error of a driver is about a table or column that a migration would have created."""
         raise NotImplementedError
 
-    # Whether a put may migrate on the caller's connection: nobody else migrates an embedded database.
+    # Whether a put may migrate on the caller's connection: nothing else migrates an embedded database.
     is_embedded = False
 
     # -- migrations under alembic

@@ -106,7 +106,7 @@ class Schedules(Settling[C]):
     def _last_items(self, schedules: Sequence[Schedule], connection: C) -> list[Item]:
         """The item that each of these made last, if it made any."""
         last = {each.last_item: each for each in schedules if each.last_item is not None}
-        # Lock items that may be superseded, so that nobody claims them.
+        # Lock items that may be superseded, so that they are not claimed.
         replaced = [item_id for item_id, each in last.items() if each.overlap == "supersede"]
         self._lock("lock_waiting", {"ids": replaced}, connection)
         return self._all(ITEM, "fetch", {"ids": list(last)}, connection)

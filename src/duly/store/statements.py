@@ -18,7 +18,7 @@ from duly.store.records import Record, S
 
 # What a listener receives: the head that a put made, or None for "something changed, look at the database".
 AWAITED: Final = "awaited"
-# A new item, that somebody waits for ends of items, or that something else has changed.
+# A new item, a caller that waits for ends of items, or any other change.
 News = Head | Literal["awaited"] | None
 
 # Until when, on the monotonic clock, the current thread or coroutine may wait for a connection.
@@ -27,7 +27,7 @@ WAIT_UNTIL: ContextVar[float] = ContextVar("WAIT_UNTIL", default=float("inf"))
 # Items that fell due more recently than this are fresh: they must not wait behind a backlog.
 FRESH = timedelta(seconds=60)
 
-# A function that is given schedules, and the live items of each by its id, and says what becomes of the schedules.
+# A function that takes schedules, and the live items of each by its id, and returns how the schedules change.
 Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
 
 # A place in the order in which a survey visits lines: queue, lane, rank, task, owner.

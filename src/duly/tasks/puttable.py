@@ -110,7 +110,7 @@ class Puttable(Generic[P, R]):
         return Puttable(self._task, {**self._options, "at": when})
 
     def after(self, delay: float | timedelta) -> Puttable[P, R]:
-        """The same task, due after so many seconds, or after a timedelta: `remind.after(60).put(phone="+385")`."""
+        """The same task, due after this many seconds or this timedelta: `remind.after(60).put(phone="+385")`."""
         if delay is None:
             raise InputError("delay", "must be a number of seconds or a timedelta, not negative, got None")
         return Puttable(self._task, {**self._options, "delay": delay})

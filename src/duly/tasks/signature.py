@@ -1,4 +1,4 @@
-"""What a task can be put with, told from its signature: for forms and for people."""
+"""The arguments that a task accepts, read from its signature, for forms and for people."""
 
 from __future__ import annotations
 

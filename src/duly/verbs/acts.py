@@ -166,7 +166,7 @@ def _changes(context: VerbContext, act: Act, items: list[Item]) -> list[Change]:
     begun = datetime.fromisoformat(act.options["from"])
 
     def outcome(count: int) -> Outcome:
-        # At a rate, each item is due a little after the one before, so nobody has to wait here.
+        # With a rate, each item is due a little after the one before, so this code does not have to wait.
         due_at = begun + timedelta(seconds=(act.changed + count) / rate) if rate else now
         return outcome_of(act.action, act.options.get("reason", ""), due_at)
 

@@ -27,7 +27,7 @@ SCAN = "duly.scan"
 KEY = "scan"
 # Versions that are looked up at a time.
 PORTION = 1_000
-# The principal that creates the jobs, whoever asked for the scan.
+# The principal that creates the jobs, independent of who requested the scan.
 SCANNER = local("scan")
 
 

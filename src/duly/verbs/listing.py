@@ -121,7 +121,7 @@ class Listing(VerbGroup):
             if looked >= SCANNED or time.monotonic() >= deadline:
                 goes_on = place
                 break
-        # How many rows of others were in the way is nobody's business.
+        # Do not reveal how many rows of other owners were scanned.
         return ItemsFound(self._rows(owner, found), goes_on, looked if walk.is_own else len(found), walk.is_exact)
 
     def counts(self, who: Principal, filter: Filter, *, owner: str | None = None) -> StateCounts:

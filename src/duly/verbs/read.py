@@ -216,7 +216,7 @@ class Read:
         return [_limit(row) for row in self._store.read("all_meters", {"after": after, "most": most})]
 
     def limit(self, name: str) -> shown.LimitUse | None:
-        """The limit of this name; None when nothing has been counted under it and nobody has set it."""
+        """The limit of this name; None if it was neither used nor set."""
         rows = self._store.read("one_meter", {"name": name})
         return _limit(rows[0]) if rows else None
 

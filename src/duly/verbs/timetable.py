@@ -34,7 +34,7 @@ UNFILTERED: ScheduleFilter = {"task": None, "key": None, "state": None, "ring": 
 
 
 class Cause(Struct, frozen=True):
-    """How many schedules were deactivated after errors of this class; '' where nobody knows any more."""
+    """How many schedules were deactivated after errors of this class; '' if the class is no longer known."""
 
     cause: str
     members: int

@@ -96,7 +96,7 @@ class Users(VerbGroup):
         return user
 
     def is_anybody(self) -> bool:
-        """Whether there is a user with a password or a key, so that somebody can use the service."""
+        """Whether there is a user with a password or a key, who can use the service."""
         return bool(self._store.read("anybody", {})[0][0])
 
     # -- keys

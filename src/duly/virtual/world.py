@@ -34,7 +34,7 @@ from duly.tasks.task import Task
 
 T = TypeVar("T")
 
-# Seconds to wait for the database. Nobody else uses it, so a longer wait would be a deadlock.
+# Seconds to wait for the database. Nothing else uses it, so a longer wait would be a deadlock.
 PATIENCE = 2.0
 # Seconds between polls and sweeps: none is needed, because every round looks at everything.
 PATIENT = 366 * 86_400.0

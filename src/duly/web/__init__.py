@@ -15,8 +15,8 @@ __all__ = ["asgi"]
 def asgi(app: Duly, host: str | None = None) -> FastAPI:
     """The service with its dashboard over this app, for `outer.mount("/duly", asgi(app))`.
 
-    `host` is the address that the outer app listens on; without it, the setting `http_host`. On a loopback address
-    whoever is on this machine is the local admin; on any other one has to sign in.
+    `host` is the address that the outer app listens on; the default is the setting `http_host`. On a loopback address,
+    every client on this machine is the local admin. On any other address, users have to sign in.
     """
     from duly.web.api import create_api
 

@@ -91,7 +91,7 @@ class Birthdays:
         actor: str = "local",
         connection: Any = None,
     ) -> Person:
-        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Nobody is added twice."""
+        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. A repeated call changes nothing."""
         new = self._new(person_id, first_name, last_name, birthday, zone, leap, owner)
         verbs = self.app.internals.verbs
         with verbs.context.joining(connection) as connection:
@@ -312,7 +312,7 @@ def _day(birthday: date | str) -> date | str:
 
 
 def simulated(birthdays: Birthdays, _: Simulation, people: int) -> None:
-    """Fill a simulation with so many people, born on all days of the year and living all over the world."""
+    """Fill a simulation with this many people, born on all days of the year and living all over the world."""
     zones = ("Europe/Zagreb", "America/New_York", "Asia/Tokyo", "America/Sao_Paulo", "Australia/Sydney", "Asia/Kolkata")
     leap_year = date(2000, 1, 1)
     birthdays.add_many(

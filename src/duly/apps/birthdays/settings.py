@@ -13,7 +13,7 @@ QUEUE = "birthdays"
 
 
 def one_time(at: str) -> None:
-    """Raise a ValueError for a time of day at which nobody can be greeted once."""
+    """Raise a ValueError if this is not a single time of day."""
     if "," in Yearly("01-01", at).at:
         raise ValueError(f"must be one time of day, or people are greeted as often, got {at!r:.40}")
 

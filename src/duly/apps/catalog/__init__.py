@@ -20,10 +20,10 @@ Both share one limit, 2 calls in any minute over all workers, and a call asks fo
 
 It differs from its original specification (docs/requirements.md) in four ways:
 
-- A product gets its slot where it is counted, so that concurrent publishing stays even.
-- What still waits of yesterday is superseded by today's sync, not doubled, and its failures count on.
-- One dispatcher is not trusted to be the only one, and nobody resets stuck rows once an hour: what a dead worker had is
-  taken over in seconds, and the half hour is a deadline for calls that hang.
+- A product gets its slot in the transaction that counts the slots, so that concurrent publishing stays even.
+- A sync of yesterday that still waits is superseded by the sync of today, and the number of its failures is kept.
+- Any number of dispatchers may run, and there is no hourly reset of stuck rows: the products of a dead worker are taken
+  over in seconds, and the half hour is a deadline for calls that hang.
 - A 429 response does not count as a failure. Nor does a supplier that is down: it is probed once a minute until it is
   back, and no product is deactivated.
 

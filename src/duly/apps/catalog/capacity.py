@@ -21,7 +21,7 @@ MOST = 10_000_000
 
 
 class Break(Struct, frozen=True):
-    """Something that gives way when there are so many products."""
+    """Something that no longer works from this number of products on."""
 
     products: int
     what: str
@@ -67,9 +67,9 @@ def plan(
     slots: int = 24,
     failure_rate: float = 0.05,
 ) -> Plan:
-    """The load of so many products: `batch` in a call, `rate` calls a minute, `cap` in each of `windows` a day.
+    """The load of this many products: `batch` in a call, `rate` calls a minute, `cap` in each of `windows` a day.
 
-    `failure_rate`, of all calls for a product, says when the retry windows are too few.
+    `failure_rate`, of all calls for a product, determines when the retry windows are too few.
     """
     for name, value, least in (
         ("products", products, 0), ("batch", batch, 1), ("windows", windows, 0), ("cap", cap, 0), ("slots", slots, 1),

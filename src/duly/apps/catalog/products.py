@@ -358,7 +358,7 @@ def _status(schedule: Schedule, item: Row | None) -> SyncStatus:
 
 
 def simulated(catalog: Catalog, world: Simulation, products: int) -> None:
-    """Fill a simulation with so many products, and let its model answer for the API."""
+    """Fill a simulation with this many products, and let its model answer for the API."""
 
     def answer(skus: Sequence[str]) -> Found:
         if world.upstream.is_out():

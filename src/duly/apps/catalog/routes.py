@@ -90,7 +90,7 @@ class ReactivateAllIn(ReactivateIn):
 
 @router.post("/api/plan")
 def plan_catalog(asked: PlanIn, principal: Reader) -> Plan:
-    """What a catalog of so many products costs in calls and minutes, and what gives way first as it grows."""
+    """Compute the calls and minutes that a catalog of this size needs, and what fails first as it grows."""
     return plan(**asked.model_dump())
 
 

@@ -14,9 +14,9 @@
     any other status, redirects too     to review at once
     an address that is not public       to review at once, unless DULY_OUTBOUND_ALLOW allows it
 
-Every try carries the same `Idempotency-Key`, so a receiver can tell a retry from a second request. URLs are arguments,
-written by who knows whom: the guard refuses at put what can be told without a resolver, and looks again at the very
-address that is connected to. Values of headers are kept with the item and are in no error and no log.
+Every try sends the same `Idempotency-Key`, so a receiver can tell a retry from a second request. URLs are arguments and
+not trusted: at put, the guard rejects what it can detect without a resolver; later it checks the very address that is
+connected to. Values of headers are stored with the item and are in no error and no log.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def install(app: Duly, settings: DeliverSettings) -> Task[..., Any]:
                 guard=guard,
                 retry_statuses=retry_statuses,
             )
-        except InputError as error:  # a worker with other settings than whoever put this
+        except InputError as error:  # this worker has other settings than the process that put this
             raise GiveUp(str(error)) from None
         return {"status": response.status, "body": _told(response, app.settings.max_result_bytes // 2)}
 

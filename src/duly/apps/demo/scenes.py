@@ -74,7 +74,7 @@ FEW, EVERY = 3, timedelta(seconds=10)
 NEW_EVERY = 3.0  # seconds between two orders
 # How often each order fails before it succeeds; the last one always fails.
 ORDERS = (("Tea for two", 1), ("A red bicycle", 0), ("Socks, size 43", 2), ("A book about queues", 99))
-# Names of queues that nobody else uses.
+# Names of queues that are not used elsewhere.
 QUEUE, RETRY, REVIEW = (f"duly-demo-{os.getpid()}.{name}" for name in ("orders", "retry", "review"))
 
 

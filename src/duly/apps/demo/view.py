@@ -52,7 +52,7 @@ def view(app: Duly, worker: Worker, step: Callable[[], None], probe_url: str | N
                     shown.update()
                     over.wait(LOOK_EVERY)
                 shown.update()
-        except (DulyError, OSError):  # nobody listens any more, or the database went away
+        except (DulyError, OSError):  # the output was closed, or the database went away
             worker.stop()
 
     try:

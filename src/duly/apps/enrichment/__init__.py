@@ -5,7 +5,7 @@
 
     row ──▶ round: one variant of the question, at one retailer after the other
              │   found ──▶ DONE, with title, brand, sku, ean, price, currency, url, image, retailer and matched_by
-             │   nobody has it ──▶ later, the next variant; MAX_ATTEMPTS_NOT_FOUND rounds ──▶ NOT_FOUND
+             │   not found ──▶ later, the next variant; MAX_ATTEMPTS_NOT_FOUND rounds ──▶ NOT_FOUND
              │   429 ──▶ when the provider says; not a failure
              │   5xx, time-out, network, garbage ──▶ later, spaced by kind; MAX_ATTEMPTS_ERROR tries ──▶ ERROR
              └   401, 403, other 4xx ──▶ ERROR at once

@@ -36,7 +36,7 @@ class Enrichment:
         return self.product.put(**known)
 
     def events(self, job_id: int, after: int = 0, most: int = 100, who: Principal = LOCAL) -> list[SearchEvent]:
-        """What was asked for the rows of a job, in the order in which it was told."""
+        """The requests to the provider for the rows of a job, in the order in which they were recorded."""
         return self.searches.page(who, job_id, after, most)
 
 

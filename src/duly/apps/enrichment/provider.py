@@ -7,8 +7,8 @@
                         "retailer": …}, …]}    the best first; only `title` has to be there
     404  the same as an empty list
 
-An answer is somebody else's: it is read up to a limit, no redirect is followed, and a product counts only if it has the
-shape above. Prices are taken digit by digit and never become binary fractions.
+Answers are not trusted: they are read up to a limit, no redirect is followed, and a product counts only if it has the
+shape above. Prices are read as decimal numbers and never become binary fractions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duly.outbound.http import BadStatus, OutboundError, TimedOut, request
 
 ANSWER_LIMIT = 256 * 1024
 LOOKED_AT = 50  # products of one answer
-ANY_STATUS = range(1_000)  # each is told by its number, and judged here
+ANY_STATUS = range(1_000)  # every status is returned as a number, and checked here
 HIGHEST, FINEST = 10**12, -12  # bounds of a price, and of the place of its last digit
 
 Text = Annotated[str, Meta(max_length=2_000)]
@@ -117,7 +117,7 @@ def _trouble(error: OutboundError) -> Trouble:
 
 
 def _first(path: str, body: bytes, fits: Callable[[Product], bool]) -> Product | None:
-    """The first product that fits. A malformed one is passed over, and is told of only if no other fits."""
+    """The first product that fits. A malformed one is skipped, and reported only if no other fits."""
     problem = ""
     try:
         entries = msgspec.json.decode(body, type=_Answer).products

@@ -32,7 +32,7 @@ from duly.core.policy.retry import Retry
 log = logging.getLogger("duly.enrichment")
 
 ANYBODY = ("",)  # the retailers to ask where none are named
-UNCONFIGURED = 60.0  # seconds after which a row comes back that nobody could be asked about
+UNCONFIGURED = 60.0  # seconds after which a row is tried again if there is no provider
 SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # buckets of how long answers take
 EVER = 1_000_000  # tries: when rows are not tried any more because nothing was found is decided here
 
@@ -58,7 +58,7 @@ class ConnectionFailed(LookUpFailed):
 
 
 class NothingFound(LookUpFailed):
-    """Nobody has it in these words; other words are tried later."""
+    """No retailer has the product in this variant; another variant is tried later."""
 
 
 FAILURES: dict[Trouble, type[LookUpFailed]] = {
@@ -67,7 +67,7 @@ FAILURES: dict[Trouble, type[LookUpFailed]] = {
 
 
 class Turn(Struct, frozen=True):
-    """One look-up: in which words, and whom to ask in which order."""
+    """One look-up: the variant of the question, and the retailers in order."""
 
     variant: str
     retailers: tuple[str, ...]
@@ -80,9 +80,9 @@ class Rotation(Struct, frozen=True, kw_only=True):
     found: Mapping[str, Average] = {}
 
     def turn(self, not_found: int, available: tuple[str, ...] | None = None) -> Turn | None:
-        """What to try after so many look-ups that found nothing; None when that is enough.
+        """The next look-up after `not_found` of them found nothing; None when there are no more.
 
-        `available` are the variants that this item has words for; the others are passed over.
+        `available` are the variants that this item has values for; the others are skipped.
         """
         usable = [variant for variant in self.variants if available is None or variant in available]
         if not usable or not_found >= self.tries:

@@ -59,7 +59,7 @@ def is_provider_named() -> bool:
 
 
 def checks(settings: EnrichmentSettings, waiting: Mapping[str, int]) -> Iterator[Finding]:
-    """Find rows that wait although there is nobody to ask."""
+    """Find rows that wait although no provider is set."""
     rows = sum(count for queue, count in waiting.items() if queue.partition("/")[0] == QUEUE)
     if rows and not settings.base_url:
         advice = "set DULY_ENRICHMENT_BASE_URL where the worker runs"

@@ -91,7 +91,7 @@ class MessageIntake:
         return armed
 
     def _look_later(self, item: NewItem) -> NewItem:
-        """It may have failed again before we noted that its retry was out: whoever runs this finds out."""
+        """It may have failed again before its retry was recorded as published; a later run of this item decides."""
         message = replace(msgspec.json.decode(item.args, type=Message), is_undecided=True)
         later = self.app.clock.now() + timedelta(seconds=LOOK_AGAIN)
         return replace(item, args=codec.encode(message), key=None, version=None, rank=TASK_RANK, due_at=later)
@@ -148,11 +148,11 @@ class MessageIntake:
         return replace(self.rows.of(message, now), trace=trace if is_trace else None)
 
     def _invalid_item(self, delivery: Delivery, problem: str, queue: str = "") -> NewItem:
-        """A row for what nobody can retry, with its bytes, and the queue that it names."""
+        """A row for a message that cannot be retried, with its bytes, and the queue that it names."""
         problem = clean(problem, 1_000)
         log.warning("a message cannot be retried: %s", problem, extra={"queue": queue})
         if len(delivery.body) > self.settings.message_max_bytes:
-            # More than a row holds: the broker's review queue has all of it, the row only tells.
+            # Too large for a row: the broker's review queue has all of it, and the row only records it.
             self._send_aside(delivery, problem, queue)
             message = Message(payload="", problem=problem, is_in_review=True, named_queue=queue)
         else:

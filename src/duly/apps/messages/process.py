@@ -57,7 +57,7 @@ def retry_service(seconds: float | None) -> None:
         try:
             stack.enter_context(serving(app, worker.ailing))
         except ConfigError as error:
-            # Probes must be reachable also where nobody has made a key yet.
+            # Probes must be reachable even if there is no API key yet.
             log.warning("no API, only /metrics, /healthz and /readyz: %s", error)
             stack.enter_context(probing(app, worker))
         with ending(worker, seconds):

@@ -20,7 +20,7 @@ from duly.core.errors import ConfigError, WrongState
 from duly.core.model import State
 from duly.core.shown import Drift, Row
 
-# In how many steps a stretch of time is told of, none of them shorter than so many seconds.
+# The number of steps of a chart, and the least number of seconds of a step.
 DRIFT_STEPS, DRIFT_LEAST = 120, 10
 
 
@@ -60,7 +60,7 @@ class Queries:
         return message.body
 
     def drift(self, owner: str | None, minutes: int) -> list[Drift]:
-        """How late messages were published in the last so many minutes, in some hundred steps; of the newest rows."""
+        """How late messages were published in the last minutes, in about a hundred steps; of the newest rows."""
         step = max(minutes * 60 // DRIFT_STEPS, DRIFT_LEAST)
         since = self._app.clock.now() - timedelta(minutes=minutes)
         return self._app.read.drift(owner, TASK, since, step)

@@ -29,7 +29,7 @@ class Other(TypedDict, total=False):
 
 
 class Review:
-    """The acts of a person on one message. They are those on any item, said in the words of messages."""
+    """The actions of a person on one message. They are the actions on any item, with the names that messages use."""
 
     def __init__(self, app: Duly, settings: MessagesSettings, rows: Rows) -> None:
         self._items = app.internals.verbs.items

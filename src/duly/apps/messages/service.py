@@ -30,7 +30,7 @@ from duly.tasks.task import Task
 
 WINDOW = 100  # messages that are published before their confirms are waited for
 TRIES = 4  # tries to publish a message before it goes to review: its queue may come back
-# After so many redeliveries the broker sets a message aside, for it seems to take its consumer down each time.
+# The number of redeliveries after which the broker sets a message aside: it seems to crash its consumer each time.
 DELIVERY_LIMIT = 100
 # The buckets of the drift, in seconds.
 DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
@@ -107,7 +107,7 @@ class MessageRetry:
         return self._publisher.publish(messages)
 
     def withdraw(self, mark: int) -> None:
-        """Take the copy of a message out of the queue for people, for nobody has to look at it any more."""
+        """Remove the copy of a message from the queue for manual review, because it is settled."""
         if self._publisher is not None:
             self._publisher.withdraw(self.settings.manual_review_queue, mark)
 
@@ -166,8 +166,8 @@ class Metrics:
         self.drift = Histogram(
             "retry_drift_seconds", "From the scheduled time to the broker's confirm.", buckets=DRIFT, registry=None
         )
-        self.invalid = Counter("retry_invalid_messages", "Messages that nobody can retry.", registry=None)
-        self.repeated = Counter("retry_repeated_messages", "Deliveries of what was known.", registry=None)
+        self.invalid = Counter("retry_invalid_messages", "Messages that cannot be retried.", registry=None)
+        self.repeated = Counter("retry_repeated_messages", "Repeated deliveries of known messages.", registry=None)
         self.depth = _Waiting(depths)
 
 

@@ -112,7 +112,7 @@ def broker_trouble(url: str) -> str | None:
         pika.BlockingConnection(parameters).close()
     except ModuleNotFoundError as error:
         return f"{lacking(error)} is not installed: pip install 'duly[rabbitmq]'"
-    except Exception as error:  # pika has many ways to say that nobody is there
+    except Exception as error:  # pika has many exceptions for an unreachable broker
         from duly.bridge.link import words
 
         return f"it does not answer: {words(error)}"

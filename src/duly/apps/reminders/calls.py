@@ -69,7 +69,7 @@ class Reminder(Struct, frozen=True, kw_only=True):
 
 
 class Options(TypedDict, total=False):
-    """What may be said of a reminder beside whom to call, what to say and when."""
+    """The options of a reminder, besides phone, message and time."""
 
     name: str
     key: str | None
@@ -83,7 +83,7 @@ class Reminders:
         self.task = task
 
     def schedule(self, phone: str, message: str, at: datetime | str, **options: Unpack[Options]) -> Reminder:
-        """Have `phone` called at this time and told this; once per `key`, however often it is scheduled."""
+        """Schedule a call of `phone` with this message at this time; once per `key`, however often it is called."""
         return self.get(self.app.internals.place(self.new(phone, message, at, **options)).id)
 
     def new(

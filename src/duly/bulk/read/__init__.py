@@ -1,4 +1,4 @@
-"""Rows out of a file that somebody sent: one interface for every format, in bounded memory, whatever the file is.
+"""Reads the rows of an uploaded file: one interface for every format, in bounded memory for any file.
 
     with open_rows(file, "products.csv") as reading:
         reading.shape                    # what was found: kind, columns, encoding, delimiter, sheets

@@ -67,7 +67,7 @@ class Images(Reading):
 
 
 def _is_wanted(entry: ZipInfo) -> bool:
-    """Folders and what systems leave behind in archives are no files that somebody sent."""
+    """False for folders and for files that operating systems add to archives."""
     name = entry.filename.replace("\\", "/").rpartition("/")[2]
     return bool(name) and not name.startswith(".") and "__MACOSX/" not in entry.filename and name != "Thumbs.db"
 

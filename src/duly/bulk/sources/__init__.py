@@ -24,11 +24,11 @@ UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", 
 
 
 class SourceError(DulyError):
-    """The source said no, or cannot be reached; asking again may help."""
+    """The source rejected the request or cannot be reached; a retry may help."""
 
 
 class NotThere(SourceError):
-    """The source answers, and does not have this file or folder."""
+    """The source answers, but does not have this file or folder."""
 
 
 class Changed(SourceError):

@@ -97,7 +97,7 @@ class Folder:
         return names
 
     def _locked(self, path: Path) -> int | None:
-        """A handle on the plain file of this name, locked; None if there is none or somebody else has it."""
+        """A handle on the plain file of this name, locked; None if it does not exist or another process holds it."""
         try:
             handle = _opened(path)
         except OSError:
@@ -123,7 +123,7 @@ class Taken:
         self._file: BinaryIO = os.fdopen(handle, "rb")
 
     def portions(self) -> Iterator[bytes]:
-        """Its bytes; Changed at the end when somebody wrote to it meanwhile."""
+        """Its bytes; raises Changed at the end if the file was written to meanwhile."""
         self._file.seek(0)
         while portion := self._file.read(PORTION):
             yield portion
@@ -162,7 +162,7 @@ def _made(folder: Path) -> None:
 
 
 def _note(path: Path, text: str) -> None:
-    """Write a new file. One that has this name already is somebody else's, and is neither followed nor changed."""
+    """Write a new file. An existing file or link of this name is not ours, and is neither followed nor changed."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except FileExistsError:

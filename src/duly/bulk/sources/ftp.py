@@ -94,7 +94,7 @@ class FtpSource:
         base = folder.rstrip("/")
         ftp.cwd(folder)
         paths = _lines(ftp, "NLST")
-        ftp.voidcmd("TYPE I")  # listing is done as text, and sizes of text are not told
+        ftp.voidcmd("TYPE I")  # a listing switches to text mode, in which servers do not report sizes
         for path in paths:
             name = path.rpartition("/")[2]
             if not _is_plain(name):
@@ -156,7 +156,7 @@ def _lines(ftp: ftplib.FTP, command: str) -> list[str]:
 
 
 def _end_tls(data: ssl.SSLSocket) -> None:
-    """Say goodbye; a server that has hung up already has said all that it had to say, as its reply will confirm."""
+    """End TLS. An error is ignored: the server has closed the connection, and its reply shows if the data is whole."""
     try:
         data.unwrap()
     except (OSError, ValueError):

@@ -211,7 +211,7 @@ class Slice(Struct, frozen=True):
         return structs.replace(self, seconds=self.seconds.fed(max(seconds, 0.0)), errors=self.errors.fed(is_error))
 
     def claim(self, bounds: SliceBounds, load: Load | None = None, concurrency: float = 1.0) -> int:
-        """How many items to claim for one slice, when so many of them run at the same time."""
+        """How many items to claim for one slice, if `concurrency` of them run at the same time."""
         if self.seconds.value is None:
             return bounds.least
         each = max(self.seconds.value, 1e-6) / max(concurrency, 1e-6)
@@ -221,7 +221,7 @@ class Slice(Struct, frozen=True):
         return int(max(bounds.least, min(wanted, bounds.most)))
 
     def is_rush(self, bounds: SliceBounds) -> bool:
-        """Whether so many items fail that more of the same would be a waste."""
+        """Whether too many items fail."""
         return self.errors.get(0.0) > bounds.rush
 
     def spacing(self, bounds: SliceBounds) -> float:

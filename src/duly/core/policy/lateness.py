@@ -1,8 +1,8 @@
-"""What is late: what waits longer than its plan explains.
+"""An item is late if it waits longer than its limits, windows and downtime explain.
 
-A plan may hold items back. A limit lets a slot of many be worked off over minutes or days; a window takes so many
-retries and leaves the others for the next; and after a time in which no worker ran, nothing but that explains what
-waits. All of these explain so much and no more.
+Items may wait as planned. A limit spreads the items of a slot over minutes or days. A window takes a certain number of
+retries and leaves the others for the next one. After a time without workers, items wait for that reason. Each of these
+explains a certain delay and no more.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def is_used_up(use: Use, now: datetime) -> bool:
 
 
 def explained(used_up: Iterable[tuple[Use, int]], least: float) -> float:
-    """How many seconds items may wait for these limits, each used up and with so many items that wait under it.
+    """How many seconds items may wait for these limits, each used up and with its number of waiting items.
 
     That is a window of the limit, though not less than `least`, and what all these items need at its pace. Without
     limits it is nothing. A limit of 0 is a pause, and explains everything.
@@ -89,7 +89,7 @@ def _window(per: float | None) -> float:
 
 
 def has_missed_windows(windows: Windows, oldest: datetime, items: int, now: datetime) -> bool:
-    """Whether so many retries have missed more windows than explain it: two, and those that they fill themselves."""
+    """Whether this number of retries has missed more windows than it may: two, and those that they fill themselves."""
     assert isinstance(windows.rule, Rule)
     place, opened = zone_named(windows.zone), oldest
     for _ in range(MISSED + 1 + items // windows.cap):

@@ -1,16 +1,17 @@
-"""When a source is down: nearly everything that asks it fails for one cause. That is one fact, and nobody's failure.
+"""When a source is down: nearly all calls to it fail for one cause. Such failures do not count as failures of items.
 
-A source is whatever the tries of a task depend on: a supplier's API, a mail server. While it is down, one call now and
-then finds out whether it is back, and what fails meanwhile is given back, without blame.
+A source is what the tries of a task depend on: a supplier's API, a mail server. While it is down, it is probed now and
+then, and items that fail meanwhile are released without counting the failure.
 
-One that fails alone says nothing about its source. So only failures since the last success count, of several calls and
-several items, and not of those that had failed before while the source was well. There are three causes:
+A single failing item does not prove that the source is down. So only failures since the last success are considered.
+They must come from several calls and several items, without items that failed before while others succeeded. There are
+three causes:
 
-- nobody answers (`AWAY`): no connection, no answer in time, or a status from 500 to 599. Fewer failures will do before
-  anybody is given up. Any other failure means that the source answers again.
-- the same class and message, but for what varies. It may be the source's fault, or that of all these items. So while it
-  is down for such a cause, each item is excused a few times (`MERCY`), and then its failures are its own.
-- all sorts of causes (`MIXED`), if so many items have failed that it does not matter which.
+- no answer (`AWAY`): no connection, a time-out, or a status from 500 to 599. Fewer failures suffice when an item is
+  about to be given up. Any other failure means that the source answers again.
+- the same class and message, apart from variable parts. The source may be the cause, or all these items. So while it is
+  down for such a cause, each item is excused a few times (`MERCY`); after that its failures count.
+- different causes (`MIXED`), if very many items have failed.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from duly.core.policy.retry import class_name
 SEVERAL = 3
 # The part of the failures that must have the same cause.
 SHARE = 0.9
-# When so many times the tries of a source have failed, all of different items, they need not have the same cause.
+# After this many times the tries of a source, all of different items, the failures need not have the same cause.
 MANIFOLD = 3
-# The cause of all failures that mean that nobody answers, because one outage shows itself in many words.
+# The common cause of all failures without an answer, because one outage has many error messages.
 AWAY = "no answer"
 MIXED = "several causes"
-# How often an item is excused in one outage, unless nobody answers.
+# How often an item is excused in one outage, unless the cause is `AWAY`.
 MERCY = 5
-# Seconds that an item waits at most for its next probe, if probes are not rarer than that anyway.
+# The most seconds that an item waits for its next probe, unless probes are rarer anyway.
 LONGEST = 3_600.0
 
 # The last words of the names of classes which say that there was no connection, or no answer in time.
@@ -95,7 +96,7 @@ class Failure(Struct, frozen=True, gc=False):
 
 
 def cause_of(failed: Failed) -> str:
-    """The cause of a failure: that nobody answers, or else its class and message, but for what varies."""
+    """The cause of a failure: no answer, or else its class and message, apart from variable parts."""
     words = failed.error.partition("\n")[0][:500]
     names = [name.rpartition(".")[2] for name in failed.classes]
     is_away = any(name.endswith((*_NOBODY_THERE, *_NOT_IN_TIME)) for name in names) or _BROKEN.search(words)
@@ -112,8 +113,8 @@ def explains(outage: str, cause: str) -> bool:
 def common_cause(source: Source, failures: Sequence[Failure], doubt: int = 1) -> str | None:
     """The cause of nearly all failures since the last success (oldest first); None when there is no such cause.
 
-    Fewer failures will do if nobody answers and one of them would be the last of its item: before anybody is blamed for
-    good, it must be clear that the source is not to blame. With `doubt`, it takes so many times as many.
+    Fewer failures suffice if there is no answer and one of them would be the last of its item: before an item is given
+    up, it must be clear that the source is not the cause. The number of failures is multiplied by `doubt`.
     """
     tries = source.tries * doubt
     new = [failure for failure in failures if failure.is_new]
@@ -134,10 +135,10 @@ def common_cause(source: Source, failures: Sequence[Failure], doubt: int = 1) ->
 
 
 def pause(source: Source, excused: int, waiting: int) -> float:
-    """Seconds until an item is tried again that has failed in a probe, and was excused so often before.
+    """Seconds until an item that failed in a probe is tried again, after it was `excused` this often before.
 
-    It grows, so that the next probe is another item: one that never succeeds must not be all probes, however good its
-    rank is. It takes half of the turns at most if so many are `waiting`, so few items still make for frequent probes.
+    The pause grows, so that the next probe is another item: one that never succeeds must not be every probe, even with
+    a better rank. The pause is bounded by the number of items `waiting`, so that a few items are still probed often.
     """
     turns = min(1 << min(excused, 20), 2 * waiting)
     return min(source.probe * turns, max(source.probe, LONGEST))

@@ -1,4 +1,4 @@
-"""Claims in PostgreSQL: one statement takes what nobody else has locked; under limits, the meters are locked first."""
+"""Claims in PostgreSQL: one statement claims unlocked items; under limits, the meters are locked first."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PostgresClaims(Sessions, Claims[Connection]):
         if len(rows) < len(names):
             self._run("new_meters", given, connection)
             rows = self._run("lock_meters", given, connection)
-        # The time is read under the last lock, when nobody else can be granted anything, so grants are in its order.
+        # The time is read under the last lock, when no other claim can be granted, so grants are ordered by it.
         at = max((row[-1] for row in rows), default=now) or self.now(connection)
         return [MeterRow(*row) for *row, _ in rows], at
 

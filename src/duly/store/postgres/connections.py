@@ -1,10 +1,9 @@
-"""Connections to PostgreSQL: made by the thread that needs one, kept for the next, and closed when they break.
+"""Connections to PostgreSQL: opened by the thread that needs one, kept for the next, and closed when they break.
 
-Nobody waits for somebody else's attempt to connect: the thread that needs a connection makes it, and while the server
-is away it tries again at least once a second, so that work goes on as soon as the server is back. Every wait for an
-answer has an end. A connection that the server closed while nobody used it is never handed out. When one breaks in use,
-all idle ones are closed with it, for what broke it has probably broken them too. After a fork the child starts with
-none.
+A thread never waits for a connection attempt of another thread. It opens the connection itself. While the server is
+down, it retries at least once a second, so that work continues as soon as the server is back. Every wait for an answer
+has a time limit. An idle connection that the server has closed is never handed out. When a connection breaks in use,
+all idle ones are closed too, because the same cause has probably broken them. After a fork the child starts with none.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Connection(psycopg.Connection[Any]):
         renew_in_children(self)
 
     def __del__(self, *_: Any) -> None:
-        """Close without the driver's warning, because nobody has to close a pool before the process ends."""
+        """Close without the driver's warning: a pool does not have to be closed before the process ends."""
 
     def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
         if self.patience is None:

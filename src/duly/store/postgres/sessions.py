@@ -268,7 +268,7 @@ class Sessions(Statements[Connection]):
         self._hint("tell_of_ends", {})
 
     def _hint(self, name: str, parameters: Mapping[str, Any]) -> None:
-        # News is only a hint, so nobody waits for a server that is away to take it.
+        # News is only a hint, so do not wait for a server that is down.
         if self._pool.trouble is None:
             with self._connection(until=time.monotonic() + 1) as connection:
                 self._rows(connection, name, parameters)

@@ -36,7 +36,7 @@ class SqliteStore(SqliteClaims, Store):
         if rows:
             return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
         holder = self._holder(item, connection)
-        assert holder is not None, "nobody else writes in the meantime"
+        assert holder is not None, "there is no other writer in the meantime"
         return holder
 
     def load(self, new: Iterable[NewItem]) -> int:

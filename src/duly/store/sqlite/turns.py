@@ -2,14 +2,14 @@
 
 Threads of one process wait in a `WriterLine`. Processes wait for a lock file beside the database, which the kernel
 passes on and frees when its holder dies. An exception from a signal handler may end a wait at any moment, also just as
-the turn comes or is given back. So nothing depends on what a wait returned, and every hold is an object: once nobody
-refers to it any more, its thread has left the line and the file is unlocked. Only locks, queues and threads written in
-C are used: those written in Python (`Event`, `Thread`) can be interrupted half-way and then keep a lock for ever.
+the turn comes or is given back. So nothing depends on the return value of a wait, and every hold is an object: when the
+last reference to it is gone, its thread has left the line and the file is unlocked. Only locks, queues and threads
+written in C are used: those written in Python (`Event`, `Thread`) can be interrupted half-way and keep a lock for ever.
 
-SQLite does not survive a fork: its connections, and what it remembers about its locks, are valid in the parent only. So
-a fork waits until no thread of ours uses a file, all our connections are closed meanwhile, and both processes open new
-ones. If that is not possible, because someone holds a transaction for long or forks within one, the child must not use
-that file at all.
+SQLite does not survive a fork: its connections and the state of its locks are valid in the parent only. So a fork waits
+until no thread of ours uses a file. All our connections are closed meanwhile, and both processes open new ones. If that
+is not possible, because a transaction is held for long or the fork happens within one, the child must not use that
+file at all.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class WriterLine:
             left = give_up - time.monotonic()
             if left <= 0:
                 return False
-            # A call only saves time: a thread that was interrupted while leaving has called nobody.
+            # A call only saves time: a thread that was interrupted while leaving has made no call.
             with suppress(queue.Empty):
                 place.calls.get(timeout=min(left, LOOK_AGAIN))
         return True
@@ -136,7 +136,7 @@ class FileLock:
     """The lock between processes. It waits in the kernel's queue, with a time limit."""
 
     def __init__(self, path: str) -> None:
-        # A file object, because it closes the file when nobody refers to it any more.
+        # A file object, because it closes the file when the last reference to it is gone.
         self._file = open(path, "a+b", buffering=0, opener=_open)  # noqa: SIM115
         self._is_awaited = False
         # Acquired once: by the thread that got the file lock, or by `free` when the lock is no longer wanted.
@@ -152,7 +152,7 @@ class FileLock:
         return True
 
     def _wait(self, timeout: float) -> bool:
-        # A wait in the kernel has no timeout, so a thread waits, and frees the lock if nobody wants it any more.
+        # A wait in the kernel has no timeout, so a thread waits, and frees the lock if it is no longer wanted.
         came: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._is_awaited = True
         _thread.start_new_thread(self._obtain, (came,))

@@ -65,7 +65,7 @@ async def create_job(
     and the same type returns the same job.
     Only admins, and the owner of jobs created from scanned files, may give an address.
     """
-    key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
+    key = None if idempotency_key is None else f"upload:{idempotency_key}"  # never equal to a key given in code
     origin = {"key": key, "ip_address": request.client.host if request.client else None}
     if not _is_form(request):
         asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
@@ -224,7 +224,7 @@ async def _received(request: Request, sink: Sink, held: AbstractContextManager[A
     try:
         form = await receive(request, sink)
     except BaseException as error:
-        if held is not None:  # here and now: whoever was cancelled may not wait for a thread
+        if held is not None:  # directly, not in a thread: a cancelled request must not wait for one
             held.__exit__(type(error), error, None)
         if isinstance(error, InputError):
             raise Problem(413, str(error), "file", {"Connection": "close"}) from None
