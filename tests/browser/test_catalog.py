@@ -128,7 +128,7 @@ def test_a_plan_says_what_a_catalog_costs_and_what_gives_way_first(show: Page, w
     show.get_by_role("button", name="Calculate").click()
     expect(show.get_by_role("status").filter(has_text="This does not fit.")).to_be_visible()
     expect(show).to_have_url(re.compile("products=40000"))
-    expect(show.get_by_role("region", name="What gives way", exact=True)).to_contain_text(
+    expect(show.get_by_role("region", name="Problems", exact=True)).to_contain_text(
         "a day has more calls than the limit allows"
     )
     show.set_viewport_size(NARROW)

@@ -58,7 +58,7 @@ def test_a_file_of_another_type_and_one_that_is_refused(page: Page, world: World
     sending.get_by_role("button", name="Not this file").click()
     expect(sending).to_have_count(0)
     page.get_by_role("button", name="From an address").click()
-    question = page.get_by_role("dialog", name="A file that lies elsewhere")
+    question = page.get_by_role("dialog", name="A file from an address")
     question.get_by_label("Address").fill("s3://nowhere/x.csv")
     question.get_by_role("button", name="Create the job").click()
     expect(question.get_by_role("alert")).to_contain_text("sources_allowed")

@@ -13,7 +13,7 @@ from tests.browser.world import World
 
 def test_someone_is_added_edited_seen_and_removed(page: Page, world: World) -> None:
     page.goto("/people")
-    expect(page.get_by_text("There is nobody yet.")).to_be_visible()
+    expect(page.get_by_text("There are no people yet.")).to_be_visible()
     page.get_by_role("button", name="Add person").click()
     form = page.get_by_role("dialog", name="Add a person")
     for label, text in (("Id", "user/4 %"), ("First name", "Ana"), ("Last name", "Horvat"), ("Birthday", "1990-03-15")):
@@ -40,7 +40,7 @@ def test_someone_is_added_edited_seen_and_removed(page: Page, world: World) -> N
     sure = page.get_by_role("dialog", name="Remove Ana Novak")
     sure.get_by_label("Type user/4 % to confirm").fill("user/4 %")
     sure.get_by_role("button", name="Remove").click()
-    expect(page.get_by_text("There is nobody yet.")).to_be_visible()
+    expect(page.get_by_text("There are no people yet.")).to_be_visible()
     assert world.birthdays.list() == ()
 
 

@@ -47,7 +47,7 @@ class Message(Struct, kw_only=True, omit_defaults=True):
     named_queue: str = ""  # the queue that a message names which can never be retried as it is
     problem: str | None = None  # why it can never be retried as it is
     is_in_review: bool = False  # the message is in the broker's review queue, and this row does not have its payload
-    is_sent_back: bool = False  # a person wants it to be published, whatever its count
+    is_sent_back: bool = False  # a person wants it to be published, whatever its number of retries
     # It came while its row was running: either delivered twice, or failed again already. The row's end will show which.
     is_undecided: bool = False
     replay_of: int | None = None  # the row of the same message that was published before, and again by this one

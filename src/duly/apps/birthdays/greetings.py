@@ -91,7 +91,7 @@ class Birthdays:
         actor: str = "local",
         connection: Any = None,
     ) -> Person:
-        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. A repeated call changes nothing."""
+        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. No person is added twice."""
         new = self._new(person_id, first_name, last_name, birthday, zone, leap, owner)
         verbs = self.app.internals.verbs
         with verbs.context.joining(connection) as connection:

@@ -1,7 +1,7 @@
 """How many products a catalog can carry: the arithmetic of slots, retry windows and a limit on calls. Pure.
 
 plan(5_000)                  21 calls in each hour, 5 more in a retry window: 26 of 120, and 534 of 2,880 in a day
-plan(5_000).breaks_first     what gives way first as the catalog grows, and at how many products
+plan(5_000).breaks_first     what fails first as the catalog grows, and at how many products
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _load(products: int, batch: int, rate: float, windows: int, cap: int, slots:
 
 
 def _breaks(load: Callable[[int], Plan], half: float, failure_rate: float) -> tuple[Break, ...]:
-    """What gives way as the catalog grows, soonest first; what never does is left out.
+    """What fails as the catalog grows, soonest first; what never fails is left out.
 
     Retry windows open `half` the minutes of a slot after it. All of this only gets worse with more products.
     """

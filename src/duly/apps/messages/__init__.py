@@ -1,4 +1,4 @@
-"""Messages that failed are published again to the queue they came from, later and later, until a person must look.
+"""Republishes failed messages to the queue they came from, after growing delays, until they go to manual review.
 
     RABBITMQ_URL=amqp://broker duly retry-service        # as many as you like on PostgreSQL, one on SQLite
 

@@ -52,7 +52,7 @@ class Review:
         connection: Any = None,
         **other: Unpack[Other],
     ) -> int:
-        """Publish this message now, whatever its count: to its queue or another, as it is or changed.
+        """Publish this message now, whatever its number of retries: to its queue or another, as it is or changed.
 
         With `replay`, one that was published or cancelled already is published again by a row of its own, whose id is
         returned. Without, that is refused, because it may have been published since the caller looked.

@@ -76,7 +76,7 @@ def edit_message(item_id: Id, edit: MessageEdit, app: App, messages: Here, princ
 def send_message(
     item_id: Id, messages: Here, principal: Writer, connection: Transaction, edit: MessageSend | None = None
 ) -> Changed:
-    """Publish it now, whatever its count: to its queue or another, as it is or changed.
+    """Publish it now, whatever its number of retries: to its queue or another, as it is or changed.
 
     With `replay`, what was published or cancelled already is published again as a message of its own, whose id is the
     answer.

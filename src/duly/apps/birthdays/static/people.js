@@ -109,7 +109,7 @@ async function add(after) {
   await ask({
     title: "Add a person",
     yes: "Add",
-    text: "They are greeted every year in the morning of their own time.",
+    text: "The person is greeted every year in the morning, in their own time zone.",
     fields: fields(null),
     check: async (answer) => {
       const made = await post("/api/people", answer);
@@ -147,7 +147,7 @@ async function edit(person, query, after) {
 async function leave(person, query) {
   const sure = await ask({
     title: `Remove ${whole(person)}`,
-    text: "They are greeted no more; a greeting that waits is cancelled.",
+    text: "The person is no longer greeted. A waiting greeting is cancelled.",
     typed: person.id,
     yes: "Remove",
     isGrave: true,
@@ -222,7 +222,7 @@ function Person({ id }) {
           rows=${person.events.map((/** @type {any} */ event) => ({ ...event, zone: person.zone }))}
           keyOf=${(event) => event.id ?? "next"}
           columns=${EVENTS}
-          empty="None is to come."
+          empty="There are no further birthdays."
         />
         <p class="back"><${Link} to="/people">All people</${Link}></p>
       `}
@@ -273,8 +273,8 @@ function People() {
       to=${at}
       load=${pagesOf("/api/people")}
       empty=${
-        html`<${Empty} title="There is nobody yet.">
-          <p>Add someone above, or from a terminal:</p>
+        html`<${Empty} title="There are no people yet.">
+          <p>Add a person above, or from a terminal:</p>
           <${Command}>duly people add user-456 Ana Horvat 1990-03-15 Europe/Zagreb</${Command}>
         </${Empty}>`
       }

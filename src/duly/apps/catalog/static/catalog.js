@@ -336,7 +336,7 @@ function Acts({ selected, rows, clear, reload }) {
     const one = rows.length === 1;
     const sure = await ask({
       title: one ? `Withdraw ${rows[0].sku}` : `Withdraw ${plural(rows.length)}`,
-      text: "They are synced no more; what waits of them is cancelled.",
+      text: "They are no longer synced. Waiting syncs are cancelled.",
       typed: one ? rows[0].sku : String(rows.length),
       yes: "Withdraw",
       isGrave: true,

@@ -1,4 +1,4 @@
-// What a catalog of so many products costs: calls, minutes, the API's budget, and what gives way first as it grows.
+// The calls, minutes and share of the API's budget that a catalog of a given size needs, and what fails first.
 import {
   html, useEffect, useState, post, query, setQuery, count, duration, classes, Title, Field, Chart,
   Facts, Section, Tile, Trouble, Link, TableSection,
@@ -115,8 +115,8 @@ function Words({ input, plan }) {
       <strong>${isBroken ? "This does not fit." : "This fits."}</strong>
       <span>
         ${first
-          ? `As the catalog grows, this gives way first: from ${count(first.products)} products on, ${first.what}.`
-          : "Nothing gives way, however large the catalog becomes."}
+          ? `First problem as the catalog grows: from ${count(first.products)} products on, ${first.what}.`
+          : "There is no problem at any size of the catalog."}
       </span>
     </div>
     <div class="tiles">
@@ -205,8 +205,8 @@ export default function Plan() {
       <${Curves} input=${answer.input} plan=${plan} />
       <${Growth} input=${answer.input} plan=${plan} />
       <${TableSection}
-        title="What gives way, as the catalog grows"
-        label="What gives way"
+        title="Problems as the catalog grows"
+        label="Problems"
         rows=${plan.breaks}
         keyOf=${(each) => each.what}
         empty="Nothing does."

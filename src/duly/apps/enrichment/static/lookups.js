@@ -30,7 +30,7 @@ export default function LookUps({ job }) {
       label="Look-ups"
       columns=${COLUMNS}
       load=${pagesOf(`/api/jobs/${job.id}/events`)}
-      empty=${html`<${Empty} title="The provider was not asked yet."></${Empty}>`}
+      empty=${html`<${Empty} title="There are no requests to the provider yet."></${Empty}>`}
     />
   `;
 }

@@ -24,15 +24,15 @@ const NoBroker = () => html`
   <${Title}>Messages</${Title}>
   <${Empty} title="No broker is set up here.">
     <p>
-      This screen shows messages of RabbitMQ queues that failed: they are published again later and
-      later, until a person must look.
+      This screen shows failed messages of RabbitMQ queues. They are republished after growing delays,
+      and go to manual review when their retries are used up.
     </p>
-    <p>1. Have a RabbitMQ. One of these gets you one on this machine:</p>
+    <p>1. Install RabbitMQ on this machine with one of these commands:</p>
     <p><${Command}>docker run --rm -p 5672:5672 rabbitmq:4</${Command}></p>
     <p><${Command}>apt install rabbitmq-server</${Command}></p>
-    <p>2. Have the client for it:</p>
+    <p>2. Install the client:</p>
     <p><${Command}>pip install 'duly[rabbitmq]'</${Command}></p>
-    <p>3. Name it, and start duly again:</p>
+    <p>3. Set its URL, and restart duly:</p>
     <p><${Command}>RABBITMQ_URL=amqp://localhost duly up</${Command}></p>
   </${Empty}>
 `;
@@ -118,8 +118,8 @@ async function edit(message, after) {
 }
 
 /**
- * Publish a message now, whatever its count. One that has ended is published again as a new message. One that ends
- * meanwhile is rejected.
+ * Publish a message now, whatever its number of retries. One that has ended is published again as a new message.
+ * One that ends meanwhile is rejected.
  * @param {any} message
  * @param {() => unknown} after
  */
@@ -131,7 +131,7 @@ async function send(message, after) {
     yes: isReplay ? "Replay" : "Send",
     text: isReplay
       ? "It is published again, as a message of its own."
-      : "It is published now, whatever its count.",
+      : "It is published now, whatever its number of retries.",
     fields: fields(message, true),
     check: async (answer) => {
       const made = await post(`/api/messages/${message.id}/send`, {
@@ -173,7 +173,7 @@ async function end(message, verb, text, after) {
   if (answer) {
     await act(
       () => post(`/api/items/${message.id}/${verb.toLowerCase()}`, { reason: answer.reason }),
-      verb === "Cancel" ? "It is cancelled; Replay publishes it after all." : "It is discarded.",
+      verb === "Cancel" ? "It is cancelled. Replay publishes it again." : "It is discarded.",
       { after },
     );
   }
@@ -560,8 +560,8 @@ function Messages() {
           html`<${Empty} title=${isFiltered ? "No message fits." : "No message has failed yet."}>
             ${!isFiltered && html`
               <p>
-                Send one that did to the queue <code>retry.scheduled</code>; docs/messages.md says what
-                it looks like.
+                Send failed messages to the queue <code>retry.scheduled</code>; docs/messages.md describes
+                their format.
               </p>
             `}
           </${Empty}>`

@@ -106,9 +106,9 @@ async function cancel(reminder, after) {
     no: "Keep it",
     isGrave: true,
   });
-  // What was called off can be called after all, which is the way back.
+  // A retry undoes the cancellation.
   const undo = () =>
-    act(() => post(`/api/items/${reminder.id}/retry`), "It is called now after all.", { after });
+    act(() => post(`/api/items/${reminder.id}/retry`), "The reminder is called now.", { after });
   if (answer) {
     await act(
       () => post(`/api/reminders/${reminder.id}/cancel`, { reason: answer.reason }),

@@ -88,7 +88,7 @@ select i.*, s.*
                       limit :most) n) s
 
 -- name: edit_item
--- Another content, time or queue for an item that is not running, unless somebody else has changed it. The items of a
+-- Another content, time or queue for an item that is not running, unless it was changed meanwhile. The items of a
 -- schedule have different planned times, so none is moved to the time of another.
 update duly_item
    set args = :args::json, due_at = :at, planned_at = :planned_at, expires_at = :expires_at::timestamptz, queue = :queue,

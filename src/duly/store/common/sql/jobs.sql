@@ -123,7 +123,7 @@ values (:owner, :job_type, :fingerprint, :columns::json, :now)
     do update set columns = excluded.columns, changed_at = excluded.changed_at
 
 -- name: forget_queue
--- Of a job that is gone: whether it was paused matters to nobody any more.
+-- Removes the record of whether a removed job was paused.
 delete from duly_queue where name = :queue
 
 -- name: job_row_ids

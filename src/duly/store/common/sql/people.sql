@@ -84,7 +84,7 @@ delete from duly_session where user_id = :user_id
 delete from duly_session where expires_at <= :now
 
 -- name: secret
--- A secret that all processes of a service share; whoever comes first makes it.
+-- A secret that all processes of a service share; the first one creates it.
 insert into duly_secret (name, value) values (:name, :value)
     on conflict (name) do update set name = duly_secret.name
 returning value

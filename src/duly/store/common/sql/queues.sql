@@ -8,8 +8,8 @@ insert into duly_queue (name, paused_at) values (:queue, :now)
 update duly_queue set paused_at = null where name = :queue
 
 -- name: overdue
--- Of the first so many items that are due since before then: how many of each queue and lane, and the oldest; those
--- that fell due before workers were back by themselves.
+-- Among the first items that are due since before then: how many of each queue and lane, and the oldest; those that
+-- fell due before workers were back are counted separately.
 select queue, lane, count(*), min(due_at) as oldest
   from (select queue, lane, due_at
           from duly_item

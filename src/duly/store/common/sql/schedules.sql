@@ -159,7 +159,7 @@ select count(*) from duly_schedule where broken_at is not null
 
 -- name: standing
 -- Of the newest schedules: how many are active and paused; of all, how many are broken, counted up to a bound; how many
--- were looked at; when the next one of all is due; and in how many groups the first so many items in review are.
+-- were looked at; when the next one of all is due; and in how many groups the first items in review are.
 select count(*) filter (where broken_at is null and paused_at is null),
        count(*) filter (where broken_at is null and paused_at is not null),
        (select count(*) from (select 1 from duly_schedule where broken_at is not null order by id limit :most) b),

@@ -21,7 +21,7 @@ select {worker}
 select max(seen_at) as seen_at from duly_worker
 
 -- name: untold
--- Takes the alerts that nobody was told of since then; whoever took one and did not come back has had his time.
+-- Takes the alerts that were not reported since then; an alert whose worker did not report it in time is taken again.
 update duly_alert set telling_at = :now
  where (told_at is null or told_at <= :again) and (telling_at is null or telling_at < :before)
 returning name, since, message, details, told_at

@@ -1,7 +1,7 @@
 -- Who did what.
 
 -- name: note
--- The transaction has a number before it takes an id: whoever follows the log knows by it what is still to come.
+-- The transaction gets its number before it takes an id, so that readers of the log know which lines are still to come.
 insert into duly_audit (at, {note})
 select n.at, {note of n}
   from {many note with at timestamptz as n}

@@ -27,9 +27,9 @@ select queue, task, owner, lane, rank, due_at from head limit :most
 select name from duly_queue where paused_at is not null and name = any(:names::text[])
 
 -- name: claim
--- Takes due items share by share, best rank first, under one new fence; rows that another claim has locked are passed
--- over. What is due is judged by this clock here, so that nobody starts early. The rows are locked, so their places
--- (ctid) hold until the update, which finds them there without an index.
+-- Takes due items share by share, best rank first, under one new fence; rows that another claim has locked are
+-- skipped. The clock of the database decides what is due, so that no item starts early. The rows are locked, so their
+-- places (ctid) hold until the update, which finds them there without an index.
 with closed as materialized (
     select name from duly_queue where paused_at is not null and name = any(:families::text[])),
 picked as materialized (
@@ -112,7 +112,7 @@ counted as (
 select unnest(items), fence from lease
 
 -- name: extend
--- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's, by fence.
+-- Extends the leases that were not taken over; returns the items that this worker no longer holds, by fence.
 with kept as (
     update duly_lease
        set lease_until = :lease_until

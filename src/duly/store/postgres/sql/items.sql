@@ -49,8 +49,8 @@ select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt
  limit :most
 
 -- name: drift
--- How many seconds after their time a task's items were done since then, in steps of so many seconds; among the newest
--- rows only, so that it costs the same whatever else is kept. Who was tried again by a person is judged by that time.
+-- How many seconds after their time the items of a task were done since then, in steps of some seconds; only among the
+-- newest rows, so that the cost is bounded. For an item that a person retried, the time of the retry counts.
 select floor(extract(epoch from finished_at) / :step)::bigint * :step as second,
        avg(late)::float8 as mean_late, max(late)::float8 as most_late, count(*) as n
   from (select finished_at,

@@ -46,7 +46,7 @@ select place, most, per, most - most / 10 as nearly,
                       group by h) u on u.name = n.name) s
 
 -- name: idle_meters
--- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
+-- Meters that were not set by hand and granted nothing since then, by name, with the time of the last grant.
 select name, hits[cardinality(hits)] as at
   from duly_meter
  where name > :after and most is null and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)

@@ -43,7 +43,7 @@ select q.name, 'main', 'waiting', 0, 0, null, true
    and not exists (select from duly_item i where i.queue = q.name and i.is_waiting)
 
 -- name: backlog
--- How much of these lines is due since before then: counts so many at most.
+-- How many items of these lines are due since before then, counted up to a bound.
 select count(*)
   from (select 1
           from json_to_recordset(:groups::json) as g(queue text, lane text, rank smallint, task text, owner text)

@@ -71,13 +71,13 @@ select {item}
    for update
 
 -- name: running_of
--- What runs of these schedules. No lock: whoever settles one holds it, and wants its schedule next.
+-- The running items of these schedules. No lock: a settling transaction holds the item, and locks its schedule next.
 select {item}
   from duly_item
  where schedule_id = any(:ids::bigint[]) and state = 'running'
 
 -- name: lock_waiting
--- Those of these items that wait: until the end of the transaction nobody can claim them.
+-- Locks those of these items that wait: they cannot be claimed until the end of the transaction.
 select id from duly_item where id = any(:ids::bigint[]) and state = 'waiting' order by id for update
 
 -- name: schedules_with_ids

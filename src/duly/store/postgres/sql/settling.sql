@@ -54,7 +54,7 @@ select id, fence from settled
 select id from duly_schedule where id = any(:ids::bigint[]) order by id for update
 
 -- name: lock_rings
--- Whoever changes the load of several slots takes turns with the others at their rings' first slots.
+-- Transactions that change the load of several slots lock the first slot of each ring, so that they take turns.
 select ring
   from duly_slot
  where slot = 0

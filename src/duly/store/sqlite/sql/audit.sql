@@ -24,7 +24,7 @@ select {audit_line}
  order by id
 
 -- name: audit_horizon
--- Writers take turns: whoever has an id is done before the next has one.
+-- Writers take turns: a transaction ends before the next one takes an id.
 select 1, 1
 
 -- name: forget_notes

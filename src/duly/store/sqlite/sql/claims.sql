@@ -78,7 +78,7 @@ insert into duly_lease (fence, worker, lease_until, items, meters)
 values (:fence, :worker, :lease_until, :items, :meters)
 
 -- name: extend
--- Prolongs the leases that nobody has taken over.
+-- Extends the leases that were not taken over.
 update duly_lease
    set lease_until = :lease_until
  where fence in (select value from json_each(:fences))

@@ -44,8 +44,8 @@ select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt
  limit :most
 
 -- name: drift
--- How many seconds after their time a task's items were done since then, in steps of so many seconds; among the newest
--- rows only, so that it costs the same whatever else is kept. Who was tried again by a person is judged by that time.
+-- How many seconds after their time the items of a task were done since then, in steps of some seconds; only among the
+-- newest rows, so that the cost is bounded. For an item that a person retried, the time of the retry counts.
 select finished_at / 1000000 / :step * :step as second, avg(late) as mean_late, max(late) as most_late, count(*) as n
   from (select finished_at,
                max(finished_at - case when attempt = 1 and revivals = 0 then planned_at else due_at end, 0) / 1e6 as late

@@ -29,7 +29,7 @@ select place, most, per, most - most / 10 as nearly,
 insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
 
 -- name: idle_meters
--- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
+-- Meters that were not set by hand and granted nothing since then, by name, with the time of the last grant.
 select name, json_extract(hits, '$[#-1]') as at
   from duly_meter
  where name > :after and most is null and coalesce(json_extract(hits, '$[#-1]'), 0) < :before

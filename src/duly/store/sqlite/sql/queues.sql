@@ -43,7 +43,7 @@ select q.name, 'main', 'waiting', 0, 0, null, 1
    and not exists (select 1 from duly_item i where i.queue = q.name and i.state = 'waiting')
 
 -- name: backlog
--- How much of these lines is due since before then: counts so many at most.
+-- How many items of these lines are due since before then, counted up to a bound.
 select count(*)
   from (select 1
           from json_each(:groups) g

@@ -1,13 +1,13 @@
 -- Who is alive, and what is wrong.
 
 -- name: alert
--- Whoever writes it first is the one to tell.
+-- The worker that inserts the row reports the alert.
 insert into duly_alert (name, since, message, details) values (:name, :now, :message, :details)
     on conflict (name) do update set message = excluded.message, details = excluded.details
 returning (since = :now) as fresh
 
 -- name: source_down
--- A source is down. If that is known, nothing is written; if it had been back for a while, it is told anew.
+-- A source is down. If that is known, nothing is written; if it had been back for a while, it is reported again.
 insert into duly_alert (name, since, message, details) values (:name, :now, :message, :details)
     on conflict (name) do update
    set since = excluded.since, message = excluded.message, details = excluded.details, told_at = null, telling_at = null
@@ -15,7 +15,7 @@ insert into duly_alert (name, since, message, details) values (:name, :now, :mes
 returning name
 
 -- name: source_back
--- Whoever writes it first is the one to log it.
+-- The worker that changes the row logs it.
 update duly_alert set message = :message, details = :details
  where name = :name and json_extract(details, '$.backAt') is null
 returning name

@@ -13,7 +13,7 @@ export const root = meta.content;
 export const reach = signal(null);
 
 /**
- * The user of this page: null until known, false where somebody has to sign in.
+ * The user of this page: null until known, false if the user has to sign in.
  * @type {Signal<Wire.Me | false | null>}
  */
 export const me = signal(null);

@@ -131,7 +131,7 @@ export async function orderAct(action, filter, { userId = null, fields = [], mor
   }
   await ask({
     title: `${WORDS[action][0]} all ${count(found.count)}${found.isMore ? " or more" : ""} that fit?`,
-    text: "It runs in the background, in batches. If you stop it, what is done stays done.",
+    text: "It runs in the background, in batches. If you stop it, changes already made are kept.",
     typed: String(found.count),
     yes: `${WORDS[action][0]} ${count(found.count)}`,
     isGrave: action !== "retry",

@@ -21,6 +21,6 @@ const COLUMNS = [
 /** @param {{ title: string, lines: any[] }} props */
 export const AuditLines = ({ title, lines }) => html`
   <${Section} title=${title}>
-    <${Table} label=${title} rows=${lines} empty="Nobody has changed it." columns=${COLUMNS} />
+    <${Table} label=${title} rows=${lines} empty="No changes yet." columns=${COLUMNS} />
   </${Section}>
 `;

@@ -12,7 +12,7 @@ function Leaf({ value }) {
   if (value === null || value === undefined) return html`<span class="j-null">null</span>`;
   if (value instanceof Exact) {
     return html`
-      <span class="j-number" title="Exact; more digits than a browser counts with">${value.text}</span>
+      <span class="j-number" title="Exact value; it has more digits than a browser number">${value.text}</span>
     `;
   }
   if (typeof value === "number") return html`<span class="j-number">${String(value)}</span>`;

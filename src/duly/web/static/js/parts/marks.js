@@ -51,7 +51,7 @@ const TONES = {
 };
 
 /**
- * A state by colour, sign and word: nobody needs to see the colour.
+ * A state by colour, sign and word: it can be read without seeing the colour.
  * @param {{ of: string, label?: string | null }} props
  */
 export function State({ of, label }) {
@@ -179,7 +179,7 @@ function adviceOn(status) {
   if (status === 403) return "Your account or key may not do this. An admin can change that under Users.";
   if (status === 404) return "It may have been removed, or it belongs to someone else.";
   if (status === 0) return "Is the service running? `duly up` starts it.";
-  return status >= 500 ? "The service's log says more; `duly doctor` looks for the cause." : "";
+  return status >= 500 ? "See the log of the service; `duly doctor` looks for the cause." : "";
 }
 
 /**

@@ -292,8 +292,8 @@ export function Pending({ jobId = null, every = 6 }) {
       empty=${
         html`<${Empty} title="No row is in this state.">
           <p>
-            ${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."}${" "}
-            <${Link} to="/jobs">Send a file</${Link}> to have more.
+            ${isAgain ? "Nothing went wrong." : "All rows have ended."}${" "}
+            <${Link} to="/jobs">Send a file</${Link}> to add rows.
           </p>
         </${Empty}>`
       }

@@ -343,9 +343,9 @@ function Docs({ document }) {
       </${Empty}>
     `}
     <details class="card">
-      <summary>Refusals that every operation may answer with</summary>
+      <summary>Errors that every operation may return</summary>
       <${Table}
-        label="Refusals"
+        label="Errors"
         rows=${Object.entries(all[0]?.responses ?? {})
           .filter(([status]) => SHARED.has(status))
           .map(([id, each]) => ({ id, each }))}
@@ -372,9 +372,9 @@ export default function ApiDocs() {
       API
     </${Title}>
     <p>
-      Requests say who asks with a key: <code>Authorization: Bearer duly_…</code>.${" "}
-      <${Link} to="/keys">Make one</${Link}>. Lists answer pages: <code>next</code> of one is${" "}
-      <code>after</code> of the following one.
+      Requests authenticate with a key: <code>Authorization: Bearer duly_…</code>.${" "}
+      <${Link} to="/keys">Make one</${Link}>. Lists return pages: pass <code>next</code> of a page as${" "}
+      <code>after</code> to get the following one.
     </p>
     <${Loaded} of=${document}>${(found) => html`<${Docs} document=${found} />`}</${Loaded}>
   `;

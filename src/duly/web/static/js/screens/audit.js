@@ -57,8 +57,8 @@ export default function Audit() {
       columns=${COLUMNS}
       load=${pagesOf("/api/audit", { subject })}
       empty=${
-        html`<${Empty} title="Nothing was done by hand yet.">
-          <p>Every act of a person or a key is kept here: put, cancel, edit, pause, retry.</p>
+        html`<${Empty} title="There are no actions yet.">
+          <p>Every action of a user or an API key is recorded here: put, cancel, edit, pause, retry.</p>
         </${Empty}>`
       }
     />

@@ -80,7 +80,7 @@ function Progress({ id, changes, onChange }) {
               type="button"
               class="mini"
               onClick=${() =>
-                act(() => post(`/api/acts/${each.id}/cancel`), "Stopped. What was done stays done.", {
+                act(() => post(`/api/acts/${each.id}/cancel`), "Stopped. Changes already made are kept.", {
                   after: () => {
                     acts.reload();
                     onChange();
@@ -121,7 +121,7 @@ function Notes({ group, reload }) {
             <small>${note.author}, <${Time} at=${note.at} /></small>
           </li>
         `)}
-        ${group.notes.length === 0 && html`<li class="none">Nobody wrote anything yet.</li>`}
+        ${group.notes.length === 0 && html`<li class="none">There are no notes yet.</li>`}
       </ul>
       ${may("write") && html`
         <form class="note-form" onSubmit=${send}>
@@ -129,7 +129,7 @@ function Notes({ group, reload }) {
           <input
             id="note"
             maxlength="4000"
-            placeholder="What is the cause, and who mends it?"
+            placeholder="What is the cause, and who fixes it?"
             value=${text}
             onInput=${(event) => setText(event.target.value)}
           />

@@ -134,7 +134,7 @@ function Values({ item }) {
   const reveal = () =>
     act(
       async () => setShown(await get(`/api/items/${item.id}`, { reveal: true })),
-      "Shown; the audit log says so.",
+      "The values are shown. This was recorded in the audit log.",
     );
   const { args, result, progress } = shown ?? item;
   return html`

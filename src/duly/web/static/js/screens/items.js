@@ -176,7 +176,7 @@ export default function Items() {
   const columns = COLUMNS.filter((column) => !column.isAdmin || may("admin"));
   const empty = Object.keys(filter).length ? html`
     <${Empty} title="No item fits.">
-      <p>Take a filter away, or look at <${Link} to="/items">all items</${Link}>.</p>
+      <p>Remove a filter, or show <${Link} to="/items">all items</${Link}>.</p>
     </${Empty}>
   ` : html`
     <${Empty} title="No items yet.">

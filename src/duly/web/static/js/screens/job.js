@@ -47,7 +47,7 @@ function Acts({ job, reload }) {
   const reprocess = async () => {
     const answer = await ask({
       title: "Reprocess rows",
-      text: "Rows are tried once more, with all their tries. Rows that could not be read have to be fixed instead.",
+      text: "Rows are tried again, with their full number of tries. Rows that could not be read must be fixed first.",
       yes: "Reprocess",
       fields: [
         { name: "ERROR", label: `In error (${count(job.failedItems)})`, type: "checkbox", value: true },
@@ -60,7 +60,7 @@ function Acts({ job, reload }) {
         { name: "SKIPPED", label: `Skipped (${count(job.skippedItems)})`, type: "checkbox" },
         {
           name: "reset",
-          label: "Also rows that were tried anew as often as the settings allow",
+          label: "Also rows that were reprocessed as often as the settings allow",
           type: "checkbox",
         },
       ],
@@ -95,7 +95,7 @@ function Acts({ job, reload }) {
   const forgetIt = async () => {
     const answer = await ask({
       title: `Remove job ${job.id}?`,
-      text: `Its ${count(job.totalItems)} rows, their results and its file are forgotten. This cannot be undone.`,
+      text: `Its ${count(job.totalItems)} rows, their results and its file are deleted. This cannot be undone.`,
       typed: String(job.id),
       yes: "Remove",
       isGrave: true,

@@ -137,7 +137,7 @@ function Sending({ file, types, onGone }) {
         cell: (/** @type {any} */ row) => short(row.values[column] ?? ""),
       })),
     {
-      title: "What speaks against it",
+      title: "Problems",
       isWide: true,
       cell: (row) =>
         row.problems.length ? html`<span class="wrong">${row.problems.join("; ")}</span>` : html`
@@ -210,7 +210,7 @@ function Sending({ file, types, onGone }) {
             ${glimpse.kind},${" "}
             ${glimpse.refused
               ? `${glimpse.refused} would be refused. The others are processed; refused rows can be fixed later`
-              : "all of them fit"}
+              : "all of them are valid"}
           </small>
         </h3>
         <${Table}
@@ -355,8 +355,8 @@ export default function Jobs() {
   };
   const address = () =>
     ask({
-      title: "A file that lies elsewhere",
-      text: "The settings say from where files may be taken.",
+      title: "A file from an address",
+      text: "The settings list the allowed addresses.",
       yes: "Create the job",
       fields: [
         {
@@ -414,7 +414,7 @@ export default function Jobs() {
           go(`/jobs/${text}`);
           return undefined;
         }
-        return "Say type:csv; a number is a job.";
+        return "Type type:csv; a number is a job.";
       }}
     />
     <${Grid}

@@ -25,8 +25,8 @@ function Secret({ made, onClose }) {
   return html`
     <${Dialog} title="Copy the key now" onClose=${onClose}>
       <p>
-        This is the secret of <strong>${made.name}</strong>. It is shown this once; whoever has it may do
-        what the key may.
+        This is the secret of <strong>${made.name}</strong>. It is shown only once. Anyone who has it can
+        use the key.
       </p>
       <p class="secret">
         <code>${made.secret}</code> <${Copy} text=${made.secret} label="Copy the secret" />
@@ -83,7 +83,7 @@ export default function Keys() {
           ? [
               {
                 name: "userId",
-                label: "For whom",
+                label: "User",
                 autocomplete: "off",
                 required: isLocal,
                 value: me.value && !isLocal ? me.value.userId : "",
@@ -107,7 +107,7 @@ export default function Keys() {
     });
   /** @param {any} row */
   const revoke = async (row) => {
-    const text = "Whatever uses it is refused from now on. This cannot be undone.";
+    const text = "Requests with this key are rejected from now on. This cannot be undone.";
     const yes = await askTyped(`Revoke ${row.name}`, text, row.name, "Revoke");
     if (yes) {
       await act(() => remove(`/api/keys/${row.id}`), `${row.name} is revoked.`, {

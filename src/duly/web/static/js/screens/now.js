@@ -32,7 +32,7 @@ function Health({ now }) {
             </li>
           `)}
         </ul>
-      ` : html`<span class="note">Nothing is late, nothing waits for a person.</span>`}
+      ` : html`<span class="note">Nothing is late, and nothing is in review.</span>`}
     </div>
   `;
 }

@@ -66,8 +66,8 @@ function Groups() {
       empty=${
         html`<${Empty} title="Nothing is in review.">
           <p>
-            An item that used up its tries, or that its task gave up, waits here for a person. Those
-            that failed alike are one group.
+            Items that used up their tries, or that their task gave up, wait here for a person. Similar
+            failures form a group.
           </p>
         </${Empty}>`
       }
@@ -183,8 +183,8 @@ function Broken() {
         ` : html`
           <${Empty} title="No schedule is deactivated.">
             <p>
-              A schedule whose task has a breaker is deactivated after so many failures in a row, and
-              shown here with its cause.
+              If a task has a breaker, its schedules are deactivated after that number of failures in a
+              row, and shown here with the cause.
             </p>
           </${Empty}>
         `;

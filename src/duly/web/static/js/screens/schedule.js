@@ -117,7 +117,7 @@ function Story({ story }) {
         </span>
       `}
       ${story.state === "paused" && html`
-        <span>Since <${Time} at=${story.pausedAt} />. What is missed meanwhile is not made up for.</span>
+        <span>Since <${Time} at=${story.pausedAt} />. Occurrences missed meanwhile are not made up for.</span>
       `}
     </div>
     <div class="cards">

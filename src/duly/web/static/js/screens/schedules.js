@@ -155,7 +155,7 @@ function List() {
       empty=${
         isFiltered ? html`
           <${Empty} title="No schedule fits.">
-            <p>Take a filter away, or look for another key.</p>
+            <p>Remove a filter, or search for another key.</p>
           </${Empty}>
         ` : html`
           <${Empty} title="There is no schedule yet.">

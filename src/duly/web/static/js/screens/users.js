@@ -44,7 +44,7 @@ export default function Users() {
           required: true,
           maxlength: "100",
           autocomplete: "off",
-          hint: "With which they sign in; it cannot be changed.",
+          hint: "The name to sign in with; it cannot be changed.",
         },
         { name: "role", label: "Role", type: "select", options: ROLES, value: "user" },
         { ...PASSWORD, hint: "At least 8 characters. Empty: a program, which uses API keys only." },
@@ -81,7 +81,7 @@ export default function Users() {
     }).then((answer) => answer && act(async () => {}, `${row.id} has a new password.`, { after: look }));
   /** @param {any} row */
   const disable = (row) =>
-    change(row, { disabled: true }, `${row.id} is disabled: sessions and keys open nothing any more.`, {
+    change(row, { disabled: true }, `${row.id} is disabled: sessions and keys no longer work.`, {
       undo: () => change(row, { disabled: false }, `${row.id} is enabled.`),
       seconds: 12,
     });
@@ -170,6 +170,6 @@ export default function Users() {
         </${Empty}>`
       }
     />
-    <p class="note">Who has left is disabled, not removed, so that the audit log still says who did what.</p>
+    <p class="note">Users who have left are disabled, not removed, so that the audit log still shows who did what.</p>
   `;
 }
