@@ -1,4 +1,4 @@
-# Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
+# Everything here needs make and Python 3.11 or newer; anything else that is missing is installed or named.
 PYTHON ?= python3
 VENV := .venv/bin
 SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/lint-javascript tools/postgres tools/rabbitmq \
@@ -37,7 +37,7 @@ lint: setup  ## check style, format and types, of Python and JavaScript
 	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pythons.py tools/pgcluster.py tools/rabbitnode.py tools/nodepackages.py tools/chromium.py
 	@$(PYTHON) tools/lint-javascript
 
-bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
+bench: setup postgres rabbitmq  ## set up, then compare duly with similar libraries
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
@@ -59,7 +59,7 @@ dist: setup  ## set up, then build wheel and sdist into dist/, and try them in f
 pythons: setup postgres  ## set up, then run the fast suites on every Python from 3.11 that this machine has
 	@$(PYTHON) tools/pythons.py
 
-screenshots: setup  ## set up, then take pictures of the dashboard's screens into docs/img, with Debian's Chromium
+screenshots: setup  ## set up, then write screenshots of the dashboard to docs/img, with Debian's Chromium
 	@$(PYTHON) tools/screenshots
 
 clean:  ## remove .venv, caches and everything else that was made here

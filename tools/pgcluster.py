@@ -1,4 +1,4 @@
-"""A private PostgreSQL server: a folder, a free port, nobody else's data.
+"""A private PostgreSQL server: its own folder, port and data.
 
     with Cluster() as cluster:
         connect(cluster.dsn("postgres"))

@@ -35,7 +35,7 @@ OWNER = "owner"  # the file that names the clone to which a folder in memory bel
 
 
 class ServerError(Exception):
-    """A private server could not be made, started or asked; the text carries what it said."""
+    """A private server could not be created, started or queried; the text has its output."""
 
 
 class Place:
@@ -169,7 +169,7 @@ def _sweep_orphans() -> None:
 
 
 def free_ports(count: int = 1) -> list[int]:
-    """Ports of the loopback that nobody has.
+    """Free ports of the loopback interface.
 
     They lie below the range from which the kernel serves outgoing connections. A port in that range may be lost while
     its server is down: to anyone's connection, even to a client's own attempt to reconnect.
@@ -192,7 +192,7 @@ def free_ports(count: int = 1) -> list[int]:
 
 @contextmanager
 def sigterm_leaves() -> Iterator[None]:
-    """Make SIGTERM an exception for the length of the block, unless somebody minds it already."""
+    """Make SIGTERM an exception for the length of the block, unless there is a handler for it already."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

@@ -1,4 +1,4 @@
-"""A private RabbitMQ node: a folder, free ports, nobody else's queues.
+"""A private RabbitMQ node: its own folder, ports and queues.
 
     with Node() as node:
         connect(node.url())
@@ -187,7 +187,7 @@ class Node:
         )
 
     def alarm(self, on: bool) -> None:
-        """Pretend that memory runs out, or that it no longer does. Blocks whoever publishes, in every virtual host."""
+        """Raise or clear the memory alarm, which blocks all publishers in every virtual host."""
         self.call(f"vm_memory_monitor:set_vm_memory_high_watermark({0 if on else WATERMARK})")
 
     def call(self, expression: str, seconds: int = 30) -> str:
@@ -300,7 +300,7 @@ class Node:
         return "\n".join(log.read_text(errors="replace")[-3000:] for log in logs if log.exists())
 
     def _processes(self) -> list[int]:
-        """Everything that runs for this node, whoever started it: all of it has the folder in its environment."""
+        """All processes of this node, started by any process: they have the folder in their environment."""
         mark = f"DULY_NODE={self._place.path}".encode()
         return [int(process.name) for process in Path("/proc").glob("[0-9]*") if mark in _environment_of(process)]
 
@@ -322,7 +322,7 @@ def _binary(text: str) -> str:
 def _environment_of(process: Path) -> list[bytes]:
     try:
         return (process / "environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or somebody else's
+    except OSError:  # it has ended, or belongs to another user
         return []
 
 
