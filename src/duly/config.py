@@ -30,7 +30,7 @@ from duly.plugins import Plugin, plugins
 COMMAND_LINE = "DULY_COMMAND_LINE"
 # Variables that are not settings: where the settings are, and those behind options of the command line.
 _OTHERS = frozenset((COMMAND_LINE, "DULY_CONFIG", "DULY_APP", "DULY_URL", "DULY_API_KEY"))
-# Variables that Kubernetes sets in every pod beside services called `duly` or `duly-service`, and those of tests.
+# Variables that Kubernetes sets in every pod for services called `duly` or `duly-service`, and those of tests.
 _FOREIGN = ("DULY_SERVICE_", "DULY_PORT", "DULY_TEST_")
 _REPORTED: set[str] = set()  # the unknown variables that were reported in this process
 # Variables that count for settings of the core here, each with the name of its setting.

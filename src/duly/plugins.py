@@ -38,7 +38,7 @@ T = TypeVar("T")  # what it is on an app: the object that its routes, its comman
 
 
 class Finding(Struct, frozen=True):
-    """Something that `duly doctor` has to say."""
+    """A finding of `duly doctor`."""
 
     level: Literal["ok", "warn", "bad"]  # bad: it keeps work from being done or kept; warn: it may surprise
     subject: str

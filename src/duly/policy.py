@@ -1,4 +1,4 @@
-"""Pure values that say when and how much: when to try again, when to repeat, and how many at most."""
+"""Pure values that decide when and how much: when to retry, when to repeat, and the maximum number of calls."""
 
 from duly.core.policy.limits import Limit
 from duly.core.policy.outage import Source

@@ -1,4 +1,4 @@
-"""The apps that come with duly. Each is a package with a `plugin`, as anybody's may be; docs/apps.md builds one."""
+"""The apps that come with duly. Each is a package with a `plugin`, like any other plug-in; docs/apps.md builds one."""
 
 from __future__ import annotations
 

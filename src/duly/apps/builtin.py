@@ -8,7 +8,7 @@ from duly.plugin import chosen, plugins
 
 app = app_with(*chosen(load().apps))
 if not app.settings.apps:
-    # What would be on if it were set up, such as messages with a broker: the dashboard says how.
+    # Apps that need a setting, such as messages a broker: the dashboard explains how to set it.
     app.internals.offered.update(
         (name, plugin) for name, plugin in plugins().items() if name not in app.internals.plugins
     )

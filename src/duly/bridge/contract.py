@@ -201,7 +201,7 @@ def stated_route(properties: Properties) -> tuple[str, str | None]:
 
 
 def stated_count(properties: Properties, message_id: str) -> int:
-    """Which retry failed, by the headers that we gave it; 0 when they do not say, or are about another message."""
+    """Which retry failed, by the headers that we added; 0 if they are missing, or about another message."""
     count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
     is_its_own = of is None or (isinstance(of, str) and message_id_of(of) == message_id)
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST_RETRIES

@@ -1,4 +1,4 @@
-"""Publishes messages, many at a time, and answers each with a receipt that says what became of it.
+"""Publishes messages, many at a time, and returns a receipt with the result of each.
 
 All messages are mandatory and persistent, and none counts as sent before the broker has confirmed it. The broker
 answers a bad message by closing the channel, and the fate of the others that were on their way is unknown. Then all of
@@ -26,7 +26,7 @@ MARK = "x-duly-item"
 # Seconds to wait for a broker that is away, and for its confirms: a queue that confirms nothing must not hold up the
 # others for longer. A message that is tried again while it is still unconfirmed is not sent a second time.
 READY_WITHIN, CONFIRMED_WITHIN = 10.0, 10.0
-# Bytes of a frame beside the properties of its message.
+# Bytes of a frame in addition to the properties of its message.
 FRAME_OVERHEAD = 32
 
 

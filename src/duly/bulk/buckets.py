@@ -53,7 +53,7 @@ def open_bucket(scheme: str, name: str, s3_endpoint: str = "", timeout: float | 
 
 @contextmanager
 def bucket_errors(what: str) -> Iterator[None]:
-    """Raises errors of the library as BucketError, in one line that says what was being done."""
+    """Raises errors of the library as BucketError, in one line that names the operation."""
     from obstore.exceptions import BaseError
 
     try:

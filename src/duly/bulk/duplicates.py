@@ -1,4 +1,4 @@
-"""Rows of a file that say the same thing twice, found without keeping the rows.
+"""Finds duplicate rows of a file, without keeping the rows.
 
 Each row leaves eight bytes of a hash and its number. They are dealt out over buckets by their hash, on disk where they
 are many, and at the end each bucket is looked through by itself: memory stays as small for ten million rows as for ten
@@ -23,7 +23,7 @@ class Duplicates:
         self._files: list[IO[bytes] | None] = [None] * BUCKETS
 
     def add(self, number: int, key: str) -> None:
-        """Row `number` says `key`."""
+        """Row `number` has this `key`."""
         hashed = int.from_bytes(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "little")
         bucket = self._buckets[hashed % BUCKETS]
         bucket.append(hashed)
@@ -32,7 +32,7 @@ class Duplicates:
             self._write(hashed % BUCKETS)
 
     def found(self) -> Iterator[tuple[int, int]]:
-        """Each row that says what an earlier one did, with the first that did; in no particular order."""
+        """Each row with the key of an earlier one, with the first such row; in no particular order."""
         for index in range(BUCKETS):
             first: dict[int, int] = {}
             for hashed, number in self._pairs(index):

@@ -52,7 +52,7 @@ class Fields(Struct, frozen=True, kw_only=True):
 
     fields: tuple[Field, ...]
     any_of: tuple[str, ...] = ()  # a row without any of these is refused
-    identity: tuple[tuple[str, ...], ...] = ()  # the first of these of which a row has every field says which row it is
+    identity: tuple[tuple[str, ...], ...] = ()  # the first of these whose fields a row has all identifies the row
 
 
 class Normal(Struct, frozen=True):

@@ -115,7 +115,7 @@ def missing_file(url: str) -> Path | None:
 
 
 def knock(url: str) -> None:
-    """Raise when PostgreSQL cannot be reached. It makes one plain connection, whose error says more than a pool's."""
+    """Raise when PostgreSQL cannot be reached. It makes one plain connection, with a more specific error."""
     try:
         import psycopg
     except ImportError as error:

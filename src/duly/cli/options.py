@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds that a command waits for a database that is away, unless a setting says otherwise.
+# Seconds that a command waits for an unreachable database, unless a setting has another value.
 PATIENCE = 10.0
 
 ID = click.IntRange(0, 2**63 - 1)
@@ -198,7 +198,7 @@ def app_spec(spec: str | None) -> str:
 def opened(makes: bool = False) -> Iterator[Duly]:
     """An app without tasks on the database that the settings name, for looking after items.
 
-    Only a command that `makes` a database may find none: the others say so and leave no empty file behind.
+    Only a command that `makes` a database may find none: the others report that and leave no empty file behind.
     """
     from duly import Duly
     from duly.cli.checkup import knock, missing_file
@@ -219,7 +219,7 @@ def opened(makes: bool = False) -> Iterator[Duly]:
 
 
 def quiet() -> None:
-    """Silence what a driver logs about a database that is away, because our own error says it already."""
+    """Silence log lines of a driver about an unreachable database, because our own error reports it already."""
     import logging
 
     logging.getLogger("psycopg").addHandler(logging.NullHandler())

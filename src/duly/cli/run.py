@@ -164,7 +164,7 @@ def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Itera
 
 @contextmanager
 def loaded(spec: str) -> Iterator[Duly]:
-    """The app that a process runs, with the logs set up as its settings say."""
+    """The app that a process runs, with logging configured by its settings."""
     from duly.facade.loading import load_app
     from duly.telemetry.logs import set_up_logs
 

@@ -138,7 +138,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 @click.option("--rank", type=int)
 @acting
 def change_schedule(session: Session, schedule_id: int, **fields: Any) -> None:
-    """Change a schedule. With another rule or zone its next time is planned anew."""
+    """Change a schedule. With another rule or zone its next time is computed again."""
     changed = session.api.change_schedule(schedule_id, **options.given_any(fields, "change"))
     click.echo(f"schedule {schedule_id}: {changed.describe}")
 

@@ -123,7 +123,7 @@ class Session:
 
 
 def session(*flags: Callable[[Command], Command], **needs: bool) -> Callable[[Command], Command]:
-    """Give a command its `Session`, with the options that say where it works, and these flags.
+    """Give a command its `Session`, with the options for the database or service, and these flags.
 
     A command that needs an app with tasks or types of jobs has the option --app too.
     """

@@ -71,7 +71,7 @@ _switch("enable", "Enable a user again.", False, "{user} is enabled")
 @acting
 def set_password(session: Session, name: str, password_stdin: bool) -> None:
     """Set another password. The user's sessions end."""
-    session.api.user(name)  # before anybody types anything
+    session.api.user(name)  # before the prompt
     session.api.change_user(name, password=_password(password_stdin, is_required=True))
     click.echo(f"{name} has a new password")
 

@@ -90,7 +90,7 @@ class Client:
                 return shown.ItemsFound(rows, None, scanned, page["search"]["isIndexed"])
 
     def item_counts(self, **filter: Unpack[filters.ItemFilter]) -> shown.StateCounts:
-        """How many items fit, by state, each counted up to ten thousand; `capped` says where there are more."""
+        """How many items fit, by state, each counted up to ten thousand; `capped` marks states with more."""
         return self.http.get(shown.StateCounts, "/api/items/counts", **_query(filter))
 
     def cancel(self, *ids: int, reason: str = "") -> list[int]:
@@ -315,7 +315,7 @@ class Client:
         return self.http.get(shown.ScheduleStory, f"/api/schedules/{schedule_id}", ahead=ahead)
 
     def change_schedule(self, schedule_id: int, **fields: Unpack[filters.ScheduleChange]) -> ShownSchedule:
-        """Change a schedule. With another rule or zone its next time is planned anew."""
+        """Change a schedule. With another rule or zone its next time is computed again."""
         return self.http.patch(ShownSchedule, f"/api/schedules/{schedule_id}", **fields)
 
     def act_on_schedules(self, action: results.ScheduleAction, *ids: int, skip: bool = False) -> list[int]:

@@ -196,7 +196,7 @@ def reactivated(
 
 
 def run_now(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-    """Make one more item now, beside the plan. Where items must not overlap, it is refused while another is live."""
+    """Create one more item now, outside the plan. If items must not overlap, it is rejected while another is live."""
     others = [item for item in live if schedule.overlap != "allow" and item.planned_at != now]
     for item in others:
         if item.state == "running" or schedule.overlap == "skip":

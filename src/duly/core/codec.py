@@ -76,7 +76,7 @@ def check(args: dict[str, Any], shape: type[Struct], limit: int, open_ended: boo
 
 
 def keepable(value: Any, limit: int) -> bytes:
-    """The JSON text of a value that a row may keep; ValueError says why it may not."""
+    """The JSON text of a value that a row can store; raises ValueError with the reason if it cannot."""
     try:
         text = _encoder.encode(value)
     except _UNWRITABLE as error:

@@ -75,7 +75,7 @@ class NotMigrated(StoreError):
 
 
 class ConstraintViolated(StoreError):
-    """The database rejected a row. `constraint` says by which rule; the text has no data of the row."""
+    """The database rejected a row. `constraint` names the rule; the text has no data of the row."""
 
     def __init__(self, constraint: str) -> None:
         super().__init__(f"the database rejected this: it violates {constraint}")

@@ -55,7 +55,7 @@ class ItemFields(Struct, frozen=True):
     execution_key: str  # the same for every try, so that a callee can distinguish a retry from a new request
     args: Any  # the handler's arguments
     attempt: int  # the number of the current or last try; it is counted when the item is claimed
-    max_attempts: int | None  # tries in all; None: what the retry policy of the task says
+    max_attempts: int | None  # tries in all; None: the number of the retry policy of the task
     failures: int  # tries in which the handler failed
     crashes: int  # tries that ended with the process they ran in
     losses: int  # times that the worker vanished while it ran this
@@ -147,7 +147,7 @@ class Job(NewJob, frozen=True, gc=False):
     done: int
     not_found: int
     failed: int
-    skipped: int  # by the handler, by a person, or too late to be worth starting
+    skipped: int  # by the handler, by a person, or expired
     is_sealed: bool  # no more rows come
     duplicates: int  # rows of its file that repeat an earlier one
     attempts: int  # times that reading its file was begun
@@ -313,7 +313,7 @@ class Grant(Struct, frozen=True, gc=False):
     is_short: bool = False  # there were fewer items than its meters had room for
     is_refused: bool = False  # a meter had no room
     until: datetime | None = None  # when to ask again after a refusal; None: unknown
-    per: float | None = None  # the shortest window among its limits, which says how soon the calls must begin
+    per: float | None = None  # the shortest window among its limits, which bounds how soon the calls must begin
 
 
 class Verdict(Exception):
@@ -342,7 +342,7 @@ class Snooze(Verdict):
 class Throttled(Snooze):
     """The other side asked us to slow down: come back after `retry_after`. Not the item's own failure.
 
-    `is_guess`: it did not say for how long. Other items of a task with a pace go on meanwhile, only more slowly.
+    `is_guess`: it gave no time. Other items of a task with a pace go on meanwhile, only more slowly.
     """
 
     def __init__(self, retry_after: float | timedelta, *, is_guess: bool = False) -> None:
@@ -413,7 +413,7 @@ class Crashed(Struct, frozen=True, gc=False):
 
 
 class Lost(Struct, frozen=True, gc=False):
-    """The lease ran out: its worker vanished, or could not reach the database to prolong it."""
+    """The lease ran out: its worker vanished, or could not reach the database to extend it."""
 
 
 class Superseded(Struct, frozen=True, gc=False):
@@ -421,7 +421,7 @@ class Superseded(Struct, frozen=True, gc=False):
 
 
 class Expired(Struct, frozen=True, gc=False):
-    """Too late to be worth starting."""
+    """It expired before it was started."""
 
 
 class Discarded(Struct, frozen=True, gc=False):
@@ -489,9 +489,9 @@ class Change(Struct, frozen=True, gc=False):
     error: str | None = None
     error_class: str | None = None
     tried: Tried | None = None
-    # If set, the change is applied only if the lease had expired by then: a worker that prolonged it keeps its item.
+    # If set, the change is applied only if the lease had expired by then: a worker that extended it keeps its item.
     expired_at: datetime | None = None
-    # If set, the change is applied only if the item still has this time and rank: what a person says meanwhile holds.
+    # If set, the change is applied only if the item still has this time and rank: changes by a person are kept.
     was_due_at: datetime | None = None
     was_rank: int | None = None
     rank: int | None = None  # None: the rank stays as it was
@@ -505,7 +505,7 @@ class Change(Struct, frozen=True, gc=False):
 
     @property
     def error_group(self) -> str | None:
-        """The group of failures that this one belongs to: same task, same class, same message but for what varies."""
+        """The group of failures that this one belongs to: same task, class and message, apart from variable parts."""
         if self.tried is None:
             return None
         return sha256(f"{self.task}\n{self.error_class}\n{gist(self.error or '')}".encode()).hexdigest()[:16]
@@ -602,7 +602,7 @@ _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+|'[^']*'|\"[^\"
 
 
 def gist(error: str) -> str:
-    """The first line of an error, but for what varies between failures of the same kind."""
+    """The first line of an error, without the parts that vary between failures of the same kind."""
     return _VARYING.sub("#", error.partition("\n")[0][:500])
 
 

@@ -52,7 +52,7 @@ class WorkerNow(WorkerLife, frozen=True):
 
 class LimitNow(Struct, frozen=True):
     name: str
-    most: int | None  # None where neither a person nor the tasks of this process say
+    most: int | None  # None if set neither by a person nor by a task of this process
     per_seconds: float | None  # None: at the same time
     used: int
     fill: float  # from 0 to 1

@@ -31,7 +31,7 @@ class Ending(Struct, frozen=True):
 
     id: int
     state: State
-    result: object  # what it says, not its text
+    result: object  # the decoded value, not its text
     last_error: str | None
 
 
@@ -158,7 +158,7 @@ class Alert(Struct, frozen=True):
 
 
 class LimitUse(Struct, frozen=True):
-    """What a limit has counted lately, and what a person set in place of the code's values."""
+    """The recent use of a limit, and the values that a person set instead of those in code."""
 
     name: str
     most: int | None
@@ -204,7 +204,7 @@ class StateCounts(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Items in review that failed alike: same task, same class of error, same message but for numbers and names."""
+    """Items in review with similar failures: same task, same class, same message apart from numbers and names."""
 
     id: str
     task: str

@@ -8,7 +8,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 def web_address(url: str) -> SplitResult:
-    """The parts of a URL that can be asked for; ValueError says why it cannot be."""
+    """The parts of a valid URL; raises ValueError with the reason if it is not valid."""
     try:
         parts = urlsplit(url)
         is_known = parts.scheme in PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)

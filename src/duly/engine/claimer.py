@@ -99,7 +99,7 @@ class Claimer:
         self._stopped = False
 
     def _expect_anew(self) -> None:
-        """Forget everything that was known, and look anew."""
+        """Forget the known state, and survey again."""
         self._lines_of = [(pool, DueLines(self._sweep, self._poll, self._turn_log)) for pool in self._pools]
         self._by_task = {task: lines for pool, lines in self._lines_of for task in pool.tasks}
         self._latest = EPOCH
@@ -337,6 +337,6 @@ def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) 
 
 
 def _is_too_late(item: Item, now: datetime) -> bool:
-    """Whether a first try is not worth starting any more. What a person has tried again is always worth it."""
+    """Whether a first try has expired. An item that a person retried never expires."""
     is_first = item.attempt == 1 and not item.revivals
     return is_first and item.expires_at is not None and item.expires_at < now

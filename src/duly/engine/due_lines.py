@@ -39,7 +39,7 @@ FEW = 10
 TURN = 4
 # The longest pause of a line whose backlog waits for its pace, so that its fresh items are found soon.
 SOON = timedelta(milliseconds=500)
-# How many lines are remembered beside those that are ready.
+# How many lines are remembered besides those that are ready.
 REMEMBERED = 20_000
 
 

@@ -68,7 +68,7 @@ class Keeper:
         return now + timedelta(seconds=max(min(nearest, REPORT_EVERY), 0.0))
 
     def _due(self, lease: Lease) -> float:
-        """When to prolong it: a beat after it was claimed or last prolonged."""
+        """When to extend it: a beat after it was claimed or last extended."""
         return lease.ends - self.lease + self.beat
 
     def _look(self) -> None:

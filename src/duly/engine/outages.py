@@ -77,7 +77,7 @@ class Outages:
 
     @property
     def corrections(self) -> int:
-        """How many changes are to be made beside those of verdicts."""
+        """How many changes are to be made besides those of verdicts."""
         return len(self._corrections)
 
     def _known(self, name: str) -> KnownSource:

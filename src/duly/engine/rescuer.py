@@ -37,7 +37,7 @@ log = logging.getLogger("duly.engine")
 PORTION = 20
 INSTANT = timedelta(microseconds=1)
 MOMENT = 0.001
-# In parts of a lease: how often to look at least, and after which gap between two looks the observation begins anew.
+# In parts of a lease: how often to look at least, and after which gap between two looks the observation starts again.
 LOOK_WITHIN = 0.4
 LONGEST_GAP = 0.6
 # After an outage every live worker is back within this time (seconds).
@@ -165,7 +165,7 @@ class Rescuer:
         self._strange.update((fence, self._until[fence]) for fence in strange)
         if known:
             refused = set(self.store.settle([self._lose(item, now) for item in known]))
-            # A lease that its worker prolonged after all stays; the others have no items left now.
+            # A lease that its worker has extended after all stays; the others have no items left now.
             kept = {item.fence for item in known if item.id in refused}
             empty += {item.fence for item in known} - kept - strange
             log.warning("rescued %d items of vanished workers", len(known) - len(refused))
@@ -174,6 +174,6 @@ class Rescuer:
         return bool(known or empty)
 
     def _lose(self, item: Item, now: datetime) -> Change:
-        """The change of a lost item. It does not apply if the lease was prolonged since it was last seen."""
+        """The change of a lost item. It does not apply if the lease was extended since it was last seen."""
         change = ruling(self.tasks, item, Lost(), now)
         return replace(change, expired_at=self._until[item.fence] + INSTANT)

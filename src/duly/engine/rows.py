@@ -24,7 +24,7 @@ MANY = 1_000  # how many rows are kept before those that are no longer used are 
 
 
 class SlotUsage:
-    """A queue, an owner, or everybody together: what runs, what waits, and how fast items end."""
+    """A queue, an owner, or all of them together: what runs, what waits, and how fast items end."""
 
     __slots__ = ("_ahead", "_seen", "ran", "rows", "running")
 
@@ -76,7 +76,7 @@ class WorkRows:
     def __init__(self, size: int, *, has_one_queue: bool) -> None:
         self.size = size
         self.all = SlotUsage()
-        # With one queue and no owners, no slot has to be left free for anybody.
+        # With one queue and no owners, no slot has to be left free for others.
         self._is_shared = not has_one_queue
         self._rows: dict[tuple[str, str | None], WorkRow] = {}
         self._queues: dict[str, SlotUsage] = {}
@@ -137,7 +137,7 @@ class WorkRows:
             return [work for row in self._turns if row.moved_at < before for work in _emptied(row)]
 
     def wanted(self, queue: str, owner: str | None, batch: int) -> int:
-        """How many more items of this queue and owner could start, beside those that wait here already."""
+        """How many more items of this queue and owner could start, besides those that wait here already."""
         if owner is not None:
             self._is_shared = True
         with self._lock:

@@ -140,7 +140,7 @@ class Settler:
         self.ran(durations)
 
     def _judged(self, work: Work, source: Source, verdicts: Verdicts, now: datetime) -> list[Change]:
-        """The changes that these verdicts make, unless the source is to blame for them."""
+        """The changes that these verdicts make, unless their source is down."""
         ends = [
             (item, verdict, ruling(self.tasks, item, verdict, now))
             for item, verdict in zip(work.items, verdicts, strict=True)

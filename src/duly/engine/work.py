@@ -54,7 +54,7 @@ class Lease:
 
     open: set[int]
     ends: float  # on the monotonic clock
-    is_ending: bool = False  # it could not be prolonged in time
+    is_ending: bool = False  # it could not be extended in time
     stopped: set[Work] = field(default_factory=set)  # works whose stopped handlers still run, which a limit counts
 
 

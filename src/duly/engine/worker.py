@@ -56,7 +56,7 @@ class Worker:
         self._is_over = threading.Event()
 
     def __enter__(self) -> Worker:
-        """Work beside whatever else this process does, until the end of the block."""
+        """Work in the background of this process, until the end of the block."""
         self.start()
         return self
 

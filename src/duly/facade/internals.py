@@ -57,13 +57,13 @@ class Internals:
         self.given = given  # the settings that were given in code
         self.spec: str | None = None  # how another process can import the app
         self.tasks: dict[str, Task[..., Any]] = {}
-        self.system: dict[str, Task[..., Any]] = {}  # duly's own tasks, which every worker runs beside the app's
+        self.system: dict[str, Task[..., Any]] = {}  # duly's own tasks, which every worker also runs
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
-        self.offered: dict[str, Any] = {}  # plug-ins that are off and could be on here: their screens say how
+        self.offered: dict[str, Any] = {}  # plug-ins that are off: their screens explain how to turn them on
         self.sources: list[FileSource] = []  # where plug-ins can fetch files from
-        self.companions: list[Companion] = []  # what runs beside this app's workers
+        self.companions: list[Companion] = []  # what runs with the workers of this app
         self.workers: WeakSet[Worker] = WeakSet()  # those that were made here, which end with the app
         self.database = Database(settings, lambda: self.app_migrations, store, clock)
         self.endings = Endings(lambda: self.store, lambda ids: self.read.endings(ids))
@@ -109,7 +109,7 @@ class Internals:
         )
 
     def _schedule_scans(self, settings: JobSettings) -> None:
-        """Look for files now and then. An app without places to look into has no say in whether others do."""
+        """Look for files now and then. An app without places to scan does not change whether others scan."""
         if settings.inbox or settings.sources_allowed:
             self.schedules.set_own(self.system[SCAN], SCAN, settings.scan_every if settings.db_ingest_enabled else 0.0)
 

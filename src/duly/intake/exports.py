@@ -78,9 +78,9 @@ def _streamed(format: str, columns: tuple[Column, ...], records: Iterable[Mappin
 
 
 def exported_differences(export: BinaryIO, file: BinaryIO, name: str) -> Iterator[Difference]:
-    """Where the rows of a job, exported as CSV, are not what a file says, of the columns that both have.
+    """Differences between the rows of a job, exported as CSV, and a file, in the columns that both have.
 
-    Rows go by their order.
+    Rows are compared in their order.
     """
     options = ReadOptions(kind="csv", header=True, encoding="utf-8-sig", delimiter=",")
     with open_rows(export, "export.csv", options=options) as ours, open_rows(file, name) as theirs:

@@ -110,7 +110,7 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
 
 
 def _number(row: FileRow) -> int | None:
-    """The number that a row says it has in its job."""
+    """The number of a row in its job, as given in the file."""
     given = str(row.values.get(NUMBER, "")).removesuffix(".0")
     return int(given) if given.isdecimal() and len(given) <= 15 else None
 

@@ -247,7 +247,7 @@ class Scanner:
         return None
 
     def _seen_through(self, kept: Kept, name: str, owner: str | None) -> JobType:
-        """The type of jobs that takes a file like this; what no type takes is not kept, and InputError says why."""
+        """The type of jobs that takes a file like this; if there is none, InputError, and it is not stored."""
         intake = self._intake
         try:
             with intake.files.open(kept.key) as file:

@@ -147,7 +147,7 @@ class Remote:
         self._listed: RemoteFiles = kind.open(self._address, settings, PATIENCE)
         self.is_settling = not kind.is_bucket
         self._look_in = folder if kind.is_bucket else f"/{folder}".rstrip("/") or "/"
-        self._own = f"{settings.files_url.rstrip('/')}/"  # files that are kept are never found anew
+        self._own = f"{settings.files_url.rstrip('/')}/"  # stored files are never found again
 
     def look(self) -> list[Found]:
         found = self._listed.scan(self._look_in)

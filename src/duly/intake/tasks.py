@@ -1,4 +1,4 @@
-"""Duly's own tasks, which every worker has beside those of the app.
+"""Duly's own tasks, which every worker has in addition to those of the app.
 
 They read files of jobs, act on all rows of a job or of a filter, scan for dropped files, and remove what has expired.
 Every app has them, so what they need is imported when they run.

@@ -33,7 +33,7 @@ class Refused(GiveUp):
     """The call was not made, because it would have gone to a private address. Trying again cannot help."""
 
 
-# Networks that are refused. The first one that contains the address says what kind it is.
+# Rejected networks. The first one that contains the address gives its kind.
 KINDS: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), kind)
     for kind, networks in (
@@ -123,7 +123,7 @@ def _plain(host: str) -> str:
     """The name of a host in the spelling that the resolver gets, so that names can be compared."""
     try:
         host = host.encode("idna").decode()
-    except UnicodeError:  # it is not a name, and the resolver will say so
+    except UnicodeError:  # it is not a name, and the resolver will reject it
         return ""
     return host.lower().removesuffix(".")
 

@@ -50,7 +50,7 @@ ANSWER_LIMIT = 1024 * 1024
 EXCERPT = 500  # how many characters of a refusal are kept
 # 409 is what a callee answers while the first request under the same Idempotency-Key is still under way.
 PASSING = frozenset((408, 409, 425))
-NO_HINT = 60.0  # seconds to wait after a 429 that does not say how long
+NO_HINT = 60.0  # seconds to wait after a 429 without a time
 LEAST, MOST = 1.0, 86_400.0  # bounds of the wait that a server may ask for
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -91,7 +91,7 @@ class Response(Struct, frozen=True):
     def json(self) -> Any:
         try:
             return json.loads(self.body)
-        except (ValueError, RecursionError) as error:  # say where it breaks, but do not quote it: it may hold secrets
+        except (ValueError, RecursionError) as error:  # the place of the error, without the text: it may hold secrets
             where = f" at {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
             raise BadAnswer(f"the answer ({self.status}, {len(self.body)} bytes) is not JSON{where}") from None
 
@@ -132,7 +132,7 @@ def request(
     guard: Guard | None = None,
     retry_statuses: Collection[int] | None = None,
 ) -> Response:
-    """The 2xx answer, within `timeout` seconds in all; what is longer than `max_response_bytes` is cut and says so."""
+    """The 2xx answer, within `timeout` seconds in all; one longer than `max_response_bytes` is cut and marked."""
     parts = checked_url(url)
     sent = _completed(headers or {}, has_body=body is not None)
     for name, value in sent.items():

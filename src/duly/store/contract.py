@@ -78,7 +78,7 @@ class Store(Claims[Any], Schedules[Any]):
         raise NotImplementedError
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
-        """Call `tell` with new work until `stop` is set. It only saves time: calls may be late, doubled or missing."""
+        """Call `tell` for new work until `stop` is set. It only saves time: calls may be late, repeated or missing."""
         raise NotImplementedError
 
     def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:

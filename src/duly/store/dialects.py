@@ -37,7 +37,7 @@ class Dialect:
     name: str
     schemes: tuple[str, ...]  # of URLs
     aliases: tuple[str, ...] = ()  # how SQLAlchemy and Django call it
-    sql: Traversable  # the folder of the statements that it says in its own words
+    sql: Traversable  # the folder of its own statements
     migrations: Traversable  # the folder of its numbered migrations
     # The names of its types for what fields hold; empty if its parameters need no type.
     types: Mapping[ColumnType, str] = MappingProxyType({})
@@ -80,7 +80,7 @@ class Dialect:
         raise NotImplementedError
 
     def step_back(self, connection: Any) -> None:
-        """Let a migration give up if it cannot get a lock soon, because everybody else would wait behind it."""
+        """Let a migration give up if it cannot get a lock soon, because all others would wait behind it."""
 
     def engine_of(self, url: str) -> tuple[str, Callable[[], Any]]:
         """SQLAlchemy's URL for the driver that duly uses, and a function that connects as duly does."""

@@ -43,7 +43,7 @@ class MeterBudget:
         self._spent: Counter[str] = Counter()
 
     def refusal(self, ask: Ask) -> Grant | None:
-        """The refusal of an ask that a meter has no room for. It says to come back when the last of them has room."""
+        """The refusal of an ask that a meter has no room for. It names the time at which the last of them has room."""
         waits = [self._until[meter] for meter in ask.meters if meter in self._exhausted]
         if not waits:
             return None

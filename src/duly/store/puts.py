@@ -129,7 +129,7 @@ class Arming:
 
     def fresh(self) -> list[NewItem]:
         """The items to insert, in this order; those without a version come first."""
-        keyed = (place for _, place in sorted(self._open.items()))  # the same order for everybody, against deadlocks
+        keyed = (place for _, place in sorted(self._open.items()))  # always in the same order, against deadlocks
         return [self._new[place] for place in (*self._without, *keyed)]
 
     def inserted(self, rows: Iterable[tuple[int, str | None]]) -> None:

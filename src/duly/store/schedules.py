@@ -31,7 +31,7 @@ class Schedules(Settling[C]):
         with self._joining(connection) as joined:
             known = self._taken(names, joined)
             fresh = {name: each for name, each in zip(reversed(names), reversed(new), strict=True) if name not in known}
-            # In the same order for everybody: an insert waits for another of the same key, which could be a deadlock.
+            # Always in the same order: an insert waits for another of the same key, which could be a deadlock.
             order = [name for name in dict.fromkeys(names) if name in fresh]
             seated = self._seat([fresh[name] for name in (order if self.takes_turns else sorted(order))], seat, joined)
             rows = self._run_many("enroll", joined, NEW_SCHEDULE, seated)

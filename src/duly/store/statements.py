@@ -34,7 +34,7 @@ Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revisio
 SurveyPlace = tuple[str, str, int, str, str]
 START: SurveyPlace = ("", "", -32_768, "", "")
 
-# A function that says which rule a schedule has in this slot of its ring, and when it is due there first.
+# A function that returns the rule of a schedule in this slot of its ring, and when it is first due there.
 Seat = Callable[[NewSchedule, int], tuple[str, datetime]]
 
 # A function that is given the old arguments of a row and the newer item, and says as what the row is armed again.
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Statements(Generic[C]):
-    """Runs named sections. Each database says how."""
+    """Runs named sections. Each database implements how."""
 
     # Whether only one transaction writes at a time, so that no rows have to be locked.
     takes_turns = False
@@ -78,7 +78,7 @@ class Statements(Generic[C]):
         return [*starmap(record.struct, self._run(name, given, connection))]
 
     def _lock(self, name: str, given: Mapping[str, Any], connection: C) -> bool:
-        """Lock rows with this section, in the same order for everybody; False when there are none."""
+        """Lock rows with this section, always in the same order; False when there are none."""
         return self.takes_turns or bool(self._run(name, given, connection))
 
     def _whole(self, act: Callable[[C], T]) -> T:

@@ -90,7 +90,7 @@ def checked_tries(tries: Any) -> int:
 
 
 def checked_rows(field: str, rows: Iterable[Mapping[str, Any]], check: Callable[..., T]) -> list[T]:
-    """Call `check` with the values of each row, by name, and return its results. An error says which row is bad."""
+    """Call `check` with the values of each row, by name, and return its results. An error names the row."""
     checked = []
     for place, row in enumerate(rows):
         try:

@@ -150,7 +150,7 @@ class Task(Puttable[P, R]):
 
     @property
     def doc(self) -> str:
-        """What its handler says of itself."""
+        """The docstring of its handler."""
         return inspect.getdoc(self.handler) or ""
 
     def takes(self, name: str) -> bool:

@@ -78,7 +78,7 @@ class Telemetry(Counts):
         return spans.span(task, items) if traced else nullcontext()
 
     def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
-        """Report a pace: how many concurrent calls a provider gets, and what share of them it refused lately."""
+        """Report a pace: how many concurrent calls a provider gets, and the share of recent ones that it rejected."""
         self._paces[provider] = (calls, throttled)
 
     def _pace_families(self) -> Iterable[Metric]:

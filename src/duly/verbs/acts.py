@@ -96,7 +96,7 @@ class Acts(VerbGroup):
             return self.get(who, act_id, connection)
 
     def get(self, who: Principal, act_id: int, connection: Any = None) -> Act:
-        """An act, which says how far it is."""
+        """An act, with its progress."""
         return _found(self._context, act_id, who.reach, connection)
 
     def page(self, who: Principal, owner: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:

@@ -1,4 +1,4 @@
-"""History: what happened lately, step by step, as workers have written it down for charts."""
+"""History: recent events, step by step, as workers have recorded them for charts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COUNTED = ("done", "failed", "retried", "rate")  # measures that only count
 MEASURES = (*COUNTED, "lateness", "run", "width", "batch", "latency")
 MINUTES = range(1, 14 * 24 * 60 + 1)
 MOST = 50_000  # how many points one answer has
-# What is lately is so long ago at most.
+# The time that counts as recent.
 LATELY = timedelta(minutes=5)
 
 
 class TaskActivity(NamedTuple):
-    """What happened to a task lately."""
+    """The recent history of a task."""
 
     per_minute: float  # items that were done
     starts: int

@@ -40,7 +40,7 @@ class Items(VerbGroup):
         """Put an item that belongs to the principal.
 
         An item of another owner may have the same key, such as one of the code that looks like a user's. Then the
-        error says only that the key is taken.
+        error only reports that the key is taken.
         """
         return self._put(who, new, "item.put", {"task": new.task}, connection)
 

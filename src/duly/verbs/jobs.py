@@ -40,7 +40,7 @@ RETENTION = local("retention")  # who removes it, in the audit log
 PORTION = 5_000
 # The outcome of a row that could not be read.
 UNREADABLE = "unreadable"
-# Rows that are worth another round.
+# Rows that can be reprocessed.
 REPROCESSED: tuple[Status, ...] = ("ERROR", "NOT_FOUND")
 
 # The speed of a job is measured by rows that ended recently: at most LATEST of each status, for SPEEDS jobs of a page.

@@ -39,7 +39,7 @@ SPARE = timedelta(days=1)  # by which ids and times of items may be in another o
 # How items of a state are found without a look at all the others.
 APART: dict[State, str] = {"waiting": "some_waiting", "running": "some_leased", "failed": "walk_review"}
 
-_UNSAID = re.compile(r'["\\\x00]')  # what a path in JSON cannot say
+_UNSAID = re.compile(r'["\\\x00]')  # characters that a JSON path cannot contain
 
 
 class Filter(ActFilter, frozen=True, kw_only=True):

@@ -165,7 +165,7 @@ def _how_bad(queue: QueueNow) -> tuple[float, int, int, str]:
 def _limit(
     name: str, row: tuple[Any, ...] | None, declared: Mapping[str, Limit], under_way: int, now: datetime
 ) -> LimitNow:
-    """How full a limit is: as a person set it, or else as the code says; `name:key` is as the code says of `name`."""
+    """How full a limit is: by the value that a person set, or else the one in code; `name:key` uses that of `name`."""
     _, most, per, hits = row or (name, None, None, [])
     code = declared.get(name) or declared.get(name.partition(":")[0])
     if most is None and code is not None:
@@ -182,7 +182,7 @@ def _limit(
 
 
 def _recovery(alerts: Sequence[Alert], happened: Mapping[str, TaskActivity]) -> Recovery | None:
-    """What the alert of late items says, and how long it will take at the pace of the last minutes."""
+    """The number in the alert of late items, and how long it will take at the rate of the last minutes."""
     alert = next((each for each in alerts if each.name == "late_items"), None)
     if alert is None:
         return None

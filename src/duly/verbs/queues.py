@@ -32,7 +32,7 @@ class Queues(VerbGroup):
         self._context.depths.forget()
 
     def set_limit(self, who: Principal, name: str, limit: str | None, connection: Any = None) -> None:
-        """Allow this much from now on, over the whole fleet: `2/1m`, `4`, or None for what the code says."""
+        """Allow this much from now on, over the whole fleet: `2/1m`, `4`, or None for the value in code."""
         try:
             most, per = (None, None) if limit is None else parse_limit(limit)
         except ValueError as error:

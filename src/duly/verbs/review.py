@@ -48,7 +48,7 @@ class Review(VerbGroup):
         return ReviewTotals(min(items, COUNTED), groups, looked > COUNTED)
 
     def _shown(self, groups: Sequence[Group], owner: str | None) -> list[ShownGroup]:
-        """These groups with the message of a sample and how many were given up lately."""
+        """These groups with the message of a sample and how many were given up recently."""
         if not groups:
             return []
         store, now = self._store, self._now()

@@ -190,7 +190,7 @@ class Timetable(VerbGroup):
         return ShownSchedule(**values, state=state, describe=self.describe(schedule))
 
     def story(self, schedule: Schedule, ahead: int = 5) -> ScheduleStory:
-        """The schedule with its next times, what it made lately and what was done to it lately."""
+        """The schedule with its next times, its recent items and recent changes to it."""
         times = self.preview(schedule.rule, schedule.zone, ahead) if schedule.is_active else []
         return ScheduleStory(
             **asdict(self.shown(schedule)),

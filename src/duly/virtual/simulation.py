@@ -249,7 +249,7 @@ class _ByTheClock(Detector):
 
 
 class Simulation(World):
-    """A world in which calls take time, fail, and lose their workers as a model says."""
+    """A world in which a model decides how long calls take, whether they fail, and when workers are lost."""
 
     most = 10_000_000
 
@@ -314,7 +314,7 @@ class Simulation(World):
             self._finish(work, verdicts)
             return
         ends = now + timedelta(seconds=self._model.slow)
-        # A real worker would prolong its lease for as long as the call takes.
+        # A real worker would extend its lease for as long as the call takes.
         lease = timedelta(seconds=self.app.settings.lease_seconds)
         self._store.extend({work.items[0].fence: [item.id for item in work.items]}, now, ends + lease)
         self._turn += 1

@@ -93,7 +93,7 @@ def build(
 ) -> FastAPI:
     """The routes and middleware of the core and of these plug-ins, not yet connected to an app.
 
-    Of the plug-ins that are only offered, the pages are served; they say how to turn the plug-in on.
+    Of the plug-ins that are only offered, the pages are served; they explain how to turn the plug-in on.
     """
     plugins = tuple(plugins)
     api = FastAPI(

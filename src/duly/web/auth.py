@@ -64,7 +64,7 @@ class Authenticator:
         raise _unknown("sign in, or send an API key (Authorization: Bearer …)")
 
     def count_sign_in(self, *names: str) -> None:
-        """Reject a sign-in if there were too many tries for this user or from this address lately."""
+        """Reject a sign-in if there were too many recent tries for this user or from this address."""
         now = time.monotonic()
         with self._lock:
             for name in names:

@@ -1,4 +1,4 @@
-"""Runs the API in a thread, beside a worker or alone. Its streams are closed when it ends."""
+"""Runs the API in a thread, with a worker or alone. Its streams are closed when it ends."""
 
 from __future__ import annotations
 

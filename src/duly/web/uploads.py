@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from duly.web.problems import Problem
 
 PORTION = 1024 * 1024  # bytes that are written at a time
-FIELDS = 20  # parts of a form beside its file
+FIELDS = 20  # parts of a form besides its file
 FIELD = 64 * 1024  # bytes of each of them
 
 UPLOADED = "multipart/form-data"

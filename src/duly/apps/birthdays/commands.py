@@ -80,7 +80,7 @@ def show_person(session: Session, person_id: str) -> None:
 @leap
 @acting_with_times
 def change_person(session: Session, person_id: str, **fields: Any) -> None:
-    """Change a name, birthday or zone. The next event is planned anew."""
+    """Change a name, birthday or zone. The time of the next event is computed again."""
     given = options.given_any(fields, "change")
     changed = session.either(
         lambda app: birthdays_on(app).change(person_id, actor=options.who().user_id, **given),

@@ -183,7 +183,7 @@ class Birthdays:
     def list(
         self, most: int = 100, after: str | Person | None = None, *, owner: str | None = None
     ) -> tuple[Person, ...]:
-        """In the order in which they were added: the people of this owner, or of everybody.
+        """In the order in which they were added: the people of this owner, or of all owners.
 
         `after` is the last person of the page before, or the id of one who has this owner.
         """

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from duly.core.errors import InputError
 
 MINUTES = 1_440  # of a day
-# The most products that anyone is asked about: beyond it nothing here can be searched for.
+# The largest number of products that is searched.
 MOST = 10_000_000
 
 

@@ -49,7 +49,7 @@ class Import(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def imported(hour_buckets: int, /, **row: Any) -> Import:
-    """A row of an import, checked. Numbers and dates may be text, as in CSV, where an empty cell says nothing."""
+    """A row of an import, checked. Numbers and dates may be text, as in CSV, where an empty cell means no value."""
     given = {name: value for name, value in row.items() if value not in (None, "")}
     try:
         found = convert(given, Import, strict=False)

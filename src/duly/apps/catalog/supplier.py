@@ -1,4 +1,4 @@
-"""What the catalog's API says about products: one call for many, and one answer, or one trouble, for each."""
+"""Calls the API of the supplier: one call for many products, with one answer, or one error, for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.outbound.http import BadAnswer, OutboundError, post_json
 
 
 class Offer(Struct, frozen=True):
-    """A product as the API tells it."""
+    """A product as the API returns it."""
 
     sku: str
     price: Decimal
@@ -58,7 +58,7 @@ Found: TypeAlias = dict[str, Offer | Exception]
 
 
 class CallRefused(OutboundError):
-    """A status that says not to ask again."""
+    """A status after which a retry cannot help."""
 
 
 class BadEntry(BadAnswer):
@@ -66,7 +66,7 @@ class BadEntry(BadAnswer):
 
 
 def ask(settings: CatalogSettings, skus: Sequence[str]) -> Found:
-    """What the API says about these, by SKU; the same trouble for all of them when it says nothing."""
+    """The answers of the API for these products, by SKU; the same error for all of them if the call failed."""
     secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     try:
         answer = post_json(

@@ -24,7 +24,7 @@ HEADERS, NAME_LIMIT, VALUE_LIMIT, HEADERS_LIMIT = 50, 100, 4_096, 16_384
 ANSWER_LIMIT = 65_536  # bytes of an answer that are read, and kept if they are JSON
 EXCERPT = 2_000  # characters that are kept of any other
 
-# What the connection or duly itself says.
+# Headers that the connection or duly sets.
 OURS = frozenset(
     (
         "connection", "content-length", "expect", "host", "idempotency-key", "keep-alive", "proxy-authenticate",
@@ -130,7 +130,7 @@ def _signed(app: Duly, settings: DeliverSettings, attempt: Attempt, text: bytes)
 
 
 def _told(response: Response, most: int) -> Any:
-    """What is kept of an answer. It is done whatever the answer says, so nothing here may fail."""
+    """The part of an answer that is stored. The item is done with any answer, so nothing here may fail."""
     if not response.body:
         return None
     try:

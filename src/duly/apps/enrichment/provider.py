@@ -36,7 +36,7 @@ Currency = Annotated[str, Meta(pattern="^[A-Z]{3}$")]
 
 
 class Product(Struct, frozen=True):
-    """A product as the provider tells it."""
+    """A product as the provider returns it."""
 
     title: Annotated[str, Meta(min_length=1, max_length=2_000)]
     brand: Text | None = None
@@ -75,7 +75,7 @@ class NoAnswer(Exception):
 
     def __init__(self, trouble: Trouble, reason: str, retry_after: float = 0.0, *, is_guess: bool = True) -> None:
         super().__init__(reason)
-        self.is_guess = is_guess  # it did not say how long to wait
+        self.is_guess = is_guess  # it did not give a time to wait
         self.trouble = trouble
         self.reason = reason
         self.retry_after = retry_after

@@ -74,7 +74,7 @@ class Turn(Struct, frozen=True):
 
 
 class Rotation(Struct, frozen=True, kw_only=True):
-    variants: tuple[str, ...]  # of the query, the most telling first
+    variants: tuple[str, ...]  # of the query, the most specific first
     retailers: tuple[str, ...] = ()  # by priority
     tries: int = 3  # MAX_ATTEMPTS_NOT_FOUND
     found: Mapping[str, Average] = {}

@@ -1,4 +1,4 @@
-"""In which words a product is asked for: the more telling ones first, and ever fewer of them."""
+"""The words of queries for a product: the most specific ones first, then fewer of them."""
 
 from __future__ import annotations
 

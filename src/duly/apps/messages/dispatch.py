@@ -38,7 +38,7 @@ class Dispatch:
         """Publish these, each to its queue or to review; what became of each."""
         verdicts: list[Verdict | Exception | None] = [None] * len(rows)
         out: list[tuple[int, Outgoing]] = []
-        is_traced = self.app.internals.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
+        is_traced = self.app.internals.telemetry.is_tracing()  # checked once: it is slow if OpenTelemetry is off
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             if row.is_undecided and not row.is_sent_back:
                 verdicts[place] = self.service.intake.decide(row, attempt)

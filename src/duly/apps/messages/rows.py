@@ -61,7 +61,7 @@ class Rows:
         return delay_ms / 1000 + random.random()  # noqa: S311 - spreads load, hides nothing
 
     def retries(self, queue: str) -> int:
-        """How many retries a message of this queue has that does not say so itself."""
+        """How many retries a message of this queue has if it sets no number itself."""
         return self._rules.get(queue, self._general).retries
 
     def queue_for(self, name: str) -> str:
@@ -78,7 +78,7 @@ class Rows:
 
 
 def about(message: Message, attempt: Attempt) -> dict[str, Any]:
-    """What every line of the log about a message tells beside its words."""
+    """The fields of every log line about a message."""
     return {"itemId": attempt.id, "messageId": message.message_id, "queue": message.queue or message.named_queue}
 
 

@@ -98,7 +98,7 @@ class MessageRetry:
         return self._consumer is not None and self._consumer.is_consuming
 
     def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """Publish these, and say what became of each."""
+        """Publish these messages; returns the result of each."""
         if not messages:
             return []
         if self._publisher is None:  # the handler was called without a worker

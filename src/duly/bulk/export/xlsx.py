@@ -44,7 +44,7 @@ _STYLES = (
     '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/></cellXfs>'
     '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
 )
-# What XML cannot say is written as _xHHHH_, and so is text that looks like that already.
+# Characters that XML does not allow are written as _xHHHH_, and so is text that looks like that already.
 _UNSAYABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 

@@ -27,7 +27,7 @@ class Top(NamedTuple):
 
 
 def find_top(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: ReadLimits) -> Top:
-    """The top of the table that begins with these rows. `wanted` is what the sender says about a header."""
+    """The top of the table that begins with these rows. `wanted` is what the sender declared about a header."""
     if not rows:
         raise InputError("file", "has no rows")
     above = 0 if wanted is False else _titles(rows)

@@ -131,7 +131,7 @@ def _looked_at(file: IO[bytes], limits: ReadLimits) -> tuple[str, int, int, byte
             if width * height * _cost(image) > limits.decoded_bytes:
                 raise BadRow(f"has {width:,} × {height:,} pixels, which is too much to decode")
             return kind, width, height, _thumbnail(image, limits.thumbnail)
-    except UnidentifiedImageError:  # its text names an object of Python's and says no more than this
+    except UnidentifiedImageError:  # its text names a Python object and has no other information
         raise BadRow("is not an image that can be read: send JPEG, PNG, GIF or WebP") from None
     except UNREADABLE as error:
         raise BadRow(f"is not an image that can be read: {error}"[:300]) from None

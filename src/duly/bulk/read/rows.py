@@ -10,7 +10,7 @@ from msgspec import Struct
 FileKind = Literal["csv", "jsonl", "xlsx", "image", "images"]
 
 MIB = 1024 * 1024
-EXCERPT = 2_000  # characters of a broken row that are worth keeping
+EXCERPT = 2_000  # characters of a broken row that are kept
 PEEK = 20  # rows at the start by which the columns are found out
 
 
@@ -22,7 +22,7 @@ class ReadLimits(Struct, frozen=True, kw_only=True):
     columns: int = 1_000
     sample_bytes: int = 256 * 1024  # of the start, by which encoding and delimiter are found out
     mended_rows: int = 100  # open quotes after which the following lines are read again; each costs up to `row_bytes`
-    unpacked_bytes: int = 4 * 1024 * MIB  # that all entries of a zip file say they have
+    unpacked_bytes: int = 4 * 1024 * MIB  # that all entries of a zip file declare
     entries: int = 20_000  # of a zip file
     texts: int = 10_000_000  # different texts of a workbook; those beyond `texts_bytes` wait on disk
     texts_bytes: int = 16 * MIB
@@ -32,10 +32,10 @@ class ReadLimits(Struct, frozen=True, kw_only=True):
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
-    """What the sender says about the file; None is found out."""
+    """What the sender declared about the file; None is detected."""
 
     kind: FileKind | None = None
-    header: bool | None = None  # whether the first row says the names of the columns
+    header: bool | None = None  # whether the first row has the names of the columns
     encoding: str | None = None
     delimiter: str | None = None
     sheet: str | None = None  # of a workbook; without a name, the first that is visible
@@ -58,7 +58,7 @@ class FileRow(Struct, frozen=True):
 
     number: int  # counts the rows below the header, from 1; blank rows are not counted
     line: int  # where it begins: a line of text, a row of a sheet, an entry of a zip file
-    values: dict[str, Any]  # by column; what JSON can say
+    values: dict[str, Any]  # by column; JSON values
     fault: str | None = None
     text: str | None = None  # the start of a row that could not be taken apart
     thumbnail: bytes | None = None  # of an image: a small WebP

@@ -135,7 +135,7 @@ class Taken:
         return self._moved(self._root / DONE)
 
     def failed(self, reason: str) -> Path:
-        """Move it to the files that could not be read, with a note that says why."""
+        """Move it to the files that could not be read, with a note of the reason."""
         place = self._moved(self._root / FAILED)
         _note(place.with_name(f"{place.name}.reason.txt"), f"{reason}\n")
         return place

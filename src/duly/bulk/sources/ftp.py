@@ -126,7 +126,7 @@ class FtpSource:
             kind = NotThere if str(error).startswith("550") else SourceError
             raise kind(f"{settings.host}:{settings.port}: {error or type(error).__name__}"[:300]) from None
         finally:
-            ftp.close()  # who stops in the middle says no goodbye: the answer would be about what was interrupted
+            ftp.close()  # without QUIT: after an interruption its reply would be that of another command
 
 
 class _Tls(ftplib.FTP_TLS):
@@ -173,7 +173,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _checked(path: str) -> str:
-    """A path that is one line and leads to where it says."""
+    """A path in one line, without `..`."""
     if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
         raise InputError("path", f"{path!r:.100} is not a path from / without ..")
     return path

@@ -24,7 +24,7 @@ FILE = "file"  # the scheme of files of the inbox
 class Address(Struct, frozen=True):
     """The address of a file: `s3://bucket/key`, `ftp://user@host/path`, `file:name`, or with the scheme of a plug-in.
 
-    An address names a file and holds no secrets. It may come from anybody, so the settings decide which buckets,
+    An address names a file and holds no secrets. It may come from any user, so the settings decide which buckets,
     servers and folders may be read, and with which password.
     """
 

@@ -1,1 +1,1 @@
-"""Pure values that say when and how much: no clock, no database, no thread. `duly.policy` has the public ones."""
+"""Pure values that decide when and how much: no clock, no database, no thread. `duly.policy` has the public ones."""

@@ -32,7 +32,7 @@ class Average(Struct, frozen=True):
         return otherwise if self.value is None else self.value
 
 
-# What kind of failure it was, which says when to try again:
+# The kind of a failure, which decides when to try again:
 #
 # throttled    429: the other side is overloaded; not the item's fault
 # server       other 5xx: it may recover soon
@@ -169,7 +169,7 @@ class Batch(Struct, frozen=True, kw_only=True):
             return self.rows // 2, False
         if slowest > bounds.p50:
             return self.rows, False
-        if seen.rows < self.rows:  # it was not full, so it says nothing about a larger one
+        if seen.rows < self.rows:  # it was not full, so it gives no information about a larger one
             return self.rows, True
         return (self.rows * 2 if self.is_searching else self.rows + max(self.rows // 8, 1)), True
 

@@ -30,7 +30,7 @@ from msgspec import Struct, structs
 from duly.core.policy.adapt import BACK_OFF, Average, Trouble
 from duly.core.policy.retry import class_name
 
-# Exceptions that say that a provider is overloaded, by name: those of duly's own calls, and of the usual clients.
+# Exceptions that mean that a provider is overloaded, by name: those of duly's calls, and of common clients.
 OVERLOADS = (
     "TimeoutError", "ConnectionError", "duly.outbound.http.OutboundError", "httpx.TransportError",
     "httpx.HTTPStatusError", "aiohttp.client_exceptions.ClientError", "requests.exceptions.RequestException",
@@ -127,7 +127,7 @@ class Pacing(Struct, frozen=True, kw_only=True):
         seen = structs.replace(
             self,
             used=max(self.used, float(call.in_flight)),
-            # A refusal comes at once and says nothing about how long an answer takes.
+            # A refusal comes at once and does not show how long an answer takes.
             latency=self.latency if call.trouble == "throttled" else self.latency.fed(took),
             throttled=self.throttled.fed(is_trouble),
         )

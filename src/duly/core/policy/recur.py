@@ -1,4 +1,4 @@
-"""Rules of recurrence. A rule is a value that says, for an instant and a zone, which instant comes next.
+"""Rules of recurrence. A rule is a value that computes the next instant from an instant and a zone.
 
 A rule has a text, which the database stores: `parse(str(rule)) == rule`. Civil rules (Cron, Daily, Weekly, Monthly,
 Yearly) follow local time in the zone of the schedule; Every and Slot count elapsed time in any zone. Occurrences

@@ -1,4 +1,4 @@
-"""Retry policies. A policy is a value that says how many tries there are, and when the next one is after a failure."""
+"""Retry policies. A policy is a value that decides how many tries there are, and when to try after a failure."""
 
 from __future__ import annotations
 

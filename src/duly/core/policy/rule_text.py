@@ -1,4 +1,4 @@
-"""The text of rules: brings what people type into canonical form, and says in English what a rule means.
+"""The text of rules: parses user input into canonical form, and describes a rule in English.
 
 Text comes in from anywhere, so every piece is bounded before it is expanded, and is refused by a ValueError that names
 its field. Which days and minutes a cron matches is asked of cronsim, once for each combination of fields.

@@ -71,7 +71,7 @@ def list_items(verbs: Verbs, principal: Reader, pages: Pages, filter: Filtered, 
     """Items, newest first; rows of one job by their number, items of one schedule by their time.
 
     Filters without an index (a part of an error, a value, a number of tries, a time) are checked row by row, at most
-    20,000 rows for a page. `search` says how many were read, and `next` continues, even where a page has no rows.
+    20,000 rows for a page. `search` gives the number of rows read, and `next` continues, even where a page has no rows.
     """
 
     def find(after: int | str | None, most: int) -> tuple[ItemsFound, int | str | None]:

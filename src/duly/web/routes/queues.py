@@ -77,7 +77,7 @@ def act_on_queue(
 
 @router.get("/api/limits")
 def list_limits(app: App, principal: Admin, pages: Pages) -> Page[LimitUse]:
-    """Limits by name: what they counted lately, and the values that were set in place of those in code."""
+    """Limits by name: their recent use, and the values that were set instead of those in code."""
     return pages.turn(lambda after, most: app.read.limits(after or "", most), place=lambda row: row.name)
 
 

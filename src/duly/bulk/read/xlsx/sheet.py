@@ -43,7 +43,7 @@ class Cells(Struct, frozen=True):
 
 
 class Notes(Struct, frozen=True):
-    """What the rest of the workbook says about the cells of a sheet."""
+    """What the rest of the workbook defines for the cells of a sheet."""
 
     texts: Texts
     date_styles: frozenset[int]
