@@ -150,7 +150,7 @@ class Link:
                     self._connection = connection
                 if not self._stopping.is_set():
                     connection.ioloop.start()
-            except Exception as error:  # whatever it was, the next connection may work
+            except Exception as error:  # the next connection may work
                 log.exception("the connection to %s broke", self.where)
                 self._lose(error)
             with self._lock:

@@ -23,7 +23,7 @@ from duly.bridge.search import take_out
 
 # A header that identifies a message when the broker returns it; the sender's message ids may not be unique.
 MARK = "x-duly-item"
-# Seconds to wait for a broker that is away, and for its confirms: a queue that confirms nothing must not hold up the
+# Seconds to wait for an unreachable broker, and for its confirms: a queue that confirms nothing must not hold up the
 # others for longer. A message that is tried again while it is still unconfirmed is not sent a second time.
 READY_WITHIN, CONFIRMED_WITHIN = 10.0, 10.0
 # Bytes of a frame in addition to the properties of its message.
@@ -104,7 +104,7 @@ class Publisher(Link):
         self._returned: dict[int, str] = {}  # by tag
 
     def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """Publish these and wait for their receipts. Waits for a while if the broker is away or blocked."""
+        """Publish these and wait for their receipts. Waits for a while if the broker is down or blocked."""
         if not self._is_ready():
             why = "the publisher stopped" if self._stopping.is_set() else self.trouble()
             return [Receipt("not_sent", why or "the channel is not ready")] * len(messages)

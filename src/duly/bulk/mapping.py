@@ -95,7 +95,7 @@ def plain(name: str) -> str:
 
 
 def fingerprint(names: Iterable[str], has_header: bool = True) -> str:
-    """What files of the same shape have in common, whatever the order of their columns: 32 hexadecimal digits."""
+    """The same for all files with the same columns in any order: 32 hexadecimal digits."""
     parts = sorted(map(plain, names)) if has_header else [f"columns: {len(list(names))}"]
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
@@ -244,7 +244,7 @@ def _number(text: str) -> str:
 
 
 def _ean(text: str) -> str:
-    """The digits of a barcode, whose last one proves the others. Zeros that a spreadsheet took away come back."""
+    """The digits of a barcode with a valid check digit. Zeros that a spreadsheet removed are restored."""
     digits = re.sub(r"[\s-]", "", text)
     if not digits.isdecimal() or not 8 <= len(digits) <= 14:
         raise ValueError(f"{text!r:.60} is not a barcode of 8 to 14 digits")

@@ -28,7 +28,7 @@ def queues(session: Session) -> None:
 @name
 @acting
 def pause(session: Session, name: str) -> None:
-    """Start no more items of this queue until it is resumed. Running items go on."""
+    """Start no more items of this queue until it is resumed. Running items continue."""
     note = session.api.pause(name)
     click.echo(f"{name} is paused: `duly queues resume {name}` resumes it")
     if note:

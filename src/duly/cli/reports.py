@@ -192,7 +192,7 @@ def alive(session: Session, max_age: float, webhook: str | None, every: float | 
             text = f"no answer for {words.span(age)}: {problem}"
         is_alive = age is not None and age <= max_age
         session.print_one({"alive": is_alive, "age_seconds": age, "problem": problem}, text)
-        # Repeated until the webhook accepts it, because one that is away for a moment must not silence this switch.
+        # Repeated until the webhook accepts it, because a short outage of the webhook must not silence this switch.
         was_notified = not is_alive and (was_notified or (webhook is not None and _notify(webhook, text, age)))
         if every is None:
             raise SystemExit(0 if is_alive else 1)

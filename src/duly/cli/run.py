@@ -59,7 +59,7 @@ def worker(spec: str, tasks: str | None) -> None:
 
 
 def _leave() -> None:
-    """End the process now: a normal exit would wait for threads of handlers whose items were given back."""
+    """End the process now: a normal exit would wait for threads of handlers whose items were released."""
     if any(thread.name.startswith(("asyncio_", "ThreadPoolExecutor")) for thread in threading.enumerate()):
         log.warning("leaving handlers behind that did not stop")
         logging.shutdown()

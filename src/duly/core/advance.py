@@ -209,7 +209,7 @@ def run_now(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str)
 
 
 def removed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-    """Remove the schedule and cancel its waiting items; running ones go on."""
+    """Remove the schedule and cancel its waiting items; running ones continue."""
     changes = tuple(decide(item, Cancel("its schedule was removed"), now, UNKNOWN) for item in _waiting(live))
     return Revision(schedule, changes=changes, notes=(note(schedule, "schedule.removed", actor),), is_removed=True)
 

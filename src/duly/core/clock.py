@@ -27,7 +27,7 @@ def begin_of(time: datetime, step: int) -> datetime:
 
 
 def _ticks() -> float:
-    # Where the system has such a clock, take the one that goes on while the machine sleeps.
+    # If the system has one, use the clock that continues while the machine sleeps.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

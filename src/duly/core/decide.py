@@ -236,7 +236,7 @@ def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
     tries = item.max_attempts or rules.retry.tries_for(())
     if change.crashes >= rules.crash_limit or item.attempt >= tries:
         return _blame(_review(change, now), item, now, rules)
-    # Only failures have to wait for a window: an item whose process died goes on at once, in the lane it was in.
+    # Only failures have to wait for a window: an item whose process died runs again at once, in the lane it was in.
     return replace(change, due_at=now, lane=item.lane if rules.retry.has_windows else change.lane)
 
 

@@ -152,7 +152,7 @@ class Job(NewJob, frozen=True, gc=False):
     duplicates: int  # rows of its file that repeat an earlier one
     attempts: int  # times that reading its file was begun
     last_error: str | None  # why reading its file was given up
-    is_removed: bool  # someone removed it; its rows and its file are on their way out
+    is_removed: bool  # it was removed; its rows and its file are being deleted
     created_at: datetime
     changed_at: datetime
     finished_at: datetime | None
@@ -184,7 +184,7 @@ class NewFile(Struct, frozen=True, gc=False):
 
 
 class StoredFile(NewFile, frozen=True, gc=False):
-    """A file that someone sent."""
+    """An uploaded file."""
 
     id: int
     created_at: datetime
@@ -272,7 +272,7 @@ class Share(Struct, frozen=True, gc=False):
     limit: int
     floors: tuple[datetime, ...] = ()
     is_fresh: bool = False  # only items that have just become due, which must not wait behind a backlog
-    started_since: datetime | None = None  # only items that were started since then and given back
+    started_since: datetime | None = None  # only items that were started since then and released
 
     @property
     def queue(self) -> str:
@@ -342,7 +342,7 @@ class Snooze(Verdict):
 class Throttled(Snooze):
     """The other side asked us to slow down: come back after `retry_after`. Not the item's own failure.
 
-    `is_guess`: it gave no time. Other items of a task with a pace go on meanwhile, only more slowly.
+    `is_guess`: it gave no time. Other items of a task with a pace continue meanwhile, more slowly.
     """
 
     def __init__(self, retry_after: float | timedelta, *, is_guess: bool = False) -> None:
@@ -553,7 +553,7 @@ class Schedule(Struct, frozen=True, gc=False):
     rule: str  # when it is due, as text, such as `daily 09:00`
     zone: str  # the time zone that the rule is read in, such as `Europe/Zagreb`
     catch_up: CatchUp  # which missed occurrences become items later: all, only the latest, or none (skip)
-    max_lateness: float | None  # seconds after which an occurrence is not made any more, and its item not started
+    max_lateness: float | None  # seconds after which no item is made for an occurrence, and its item is not started
     overlap: Overlap  # what happens while its last item is live: make another, skip, or supersede the waiting one
     ring: str | None  # with `Slots`: the schedules that share the same slots
     slot: int | None  # its slot in the ring, counted from 0

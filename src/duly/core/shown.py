@@ -27,7 +27,7 @@ Measure = Literal["file", "rows", "bad rows", "write", "page", "slow page"]
 
 
 class Ending(Struct, frozen=True):
-    """How an item has ended, for those who wait for it."""
+    """How an item has ended, for callers that wait for it."""
 
     id: int
     state: State

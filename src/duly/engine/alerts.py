@@ -81,7 +81,7 @@ def _alert(name: str, since: datetime, message: str, details: Any, told_at: date
 
 
 def alerts_of_apps(finders: AlertFinders, opened: Iterable[str]) -> tuple[list[NewAlert], set[str]]:
-    """The alerts of plug-ins that have a reason now, and which of the open ones have none any more.
+    """The current alerts of plug-ins, and which of the open ones have cleared.
 
     If a plug-in fails to look, that is logged and its open alerts stay as they are.
     """
@@ -90,7 +90,7 @@ def alerts_of_apps(finders: AlertFinders, opened: Iterable[str]) -> tuple[list[N
     for app, look in finders.items():
         try:
             ours = [replace(alert, name=f"{app}.{alert.name}") for alert in look()]
-        except Exception:  # whatever is wrong with a plug-in, it must not keep the others from being watched
+        except Exception:  # an error in one plug-in must not stop the checks of the others
             log.exception("the alerts of the app %s could not be looked for", app)
             continue
         found += ours
@@ -125,7 +125,7 @@ class SourceAlerts:
         return alerts
 
     def end_abandoned(self, now: datetime) -> None:
-        """End the outages of sources on which nothing depends any more."""
+        """End the outages of sources that no task uses any longer."""
         for name, alert in self._open.items():
             if self.outages.is_abandoned(alert.details):
                 details = {**alert.details, "backAt": now.isoformat()}

@@ -199,7 +199,7 @@ def failure(error: Exception) -> Outcome:
 
 
 def breakdown(error: BaseException) -> Outcome:
-    """The outcome of SystemExit and the like in a handler: that handler has failed, and the worker goes on."""
+    """The outcome of SystemExit and the like in a handler: the handler has failed, and the worker continues."""
     return Failed(cut(f"{type(error).__name__}: {_words(error)}"), (type(error).__name__,))
 
 

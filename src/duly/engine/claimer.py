@@ -37,7 +37,7 @@ PORTION = 500
 GLANCED = 200
 # How many lanes and ranks of a line it looks at, if it claims from a single one.
 FEW = 100
-# After a glance, wait this many times as long as it took before the next one, whatever news comes.
+# After a glance, wait this many times as long as it took before the next one, regardless of news.
 REST = 4
 # If the time is earlier than the last time by more than this, the clock was set back.
 SET_BACK = timedelta(seconds=JUMP)
@@ -63,7 +63,7 @@ class Pool(Protocol):
         """How many calls could begin now."""
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        """Run these items in at most `calls` calls; give back what cannot begin by `start_by` (monotonic clock)."""
+        """Run these items in at most `calls` calls; release those that cannot begin by `start_by` (monotonic clock)."""
 
 
 class Claimer:
@@ -275,7 +275,7 @@ class Claimer:
         if grant.until is None:
             # A call must end first, perhaps in another worker. The more lines wait for that, the later each asks again.
             return now + SOON * max(1, lines.lines_held() // 100)
-        # Items that were started in a window and given back may go on although the window is full: look now and then.
+        # Items that were started in a window and released may run although the window is full: look now and then.
         until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
         return max(until, now + BARREN)
 

@@ -34,7 +34,7 @@ class AsyncPool(HandlerPool):
         self._slots: list[asyncio.Task[None]] = []
         self._current: dict[asyncio.Task[None], Work] = {}
         self._idle: list[asyncio.Future[None]] = []
-        self._deaf: set[asyncio.Task[None]] = set()  # slots whose handlers go on although they were cancelled
+        self._deaf: set[asyncio.Task[None]] = set()  # slots whose handlers continue although they were cancelled
         self._closed = False
         self._answered: threading.Event | None = None  # the open question to a loop that did not answer in time
         self._loop = asyncio.new_event_loop()
@@ -59,7 +59,7 @@ class AsyncPool(HandlerPool):
         return self._answered is not None and not self._answered.is_set()
 
     def abandon(self, work: Work) -> list[Work]:
-        """A handler is past its deadline. If it blocks the loop itself, give back the works that wait behind it."""
+        """A handler is past its deadline. If it blocks the loop itself, release the works that wait behind it."""
         if not self.is_blocked():
             answered = threading.Event()
             self._loop.call_soon_threadsafe(answered.set)
@@ -126,7 +126,7 @@ class AsyncPool(HandlerPool):
                 await asyncio.sleep(wait)
                 now = time.monotonic()
             if (work := self._next(row, self._stop_soon)) is None:
-                if self.gate is not None:  # what waited here was given back while the gate was shut
+                if self.gate is not None:  # the waiting works were released while the gate was shut
                     self._wake_claimer()
                 break
             self._current[me] = work

@@ -221,7 +221,7 @@ class DueLines:
                     lines[line] = ranks
 
     def may_be_torn(self, line: Line, now: datetime) -> bool:
-        """Whether to look for items that were started in a window and given back, which the window has counted."""
+        """Whether to look for items that were started in a window and released, which the window has counted."""
         return self._whole.get(line, EPOCH) <= now
 
     # -- what came of it

@@ -1,4 +1,4 @@
-"""Prolongs leases, and stops handlers that must not go on.
+"""Extends leases, and stops handlers that must not continue.
 
 `Keeper` prolongs leases on a thread and a connection of its own, so that no handler can starve it. `Watchdog` does not
 use the database at all: it stops handlers past their deadline, and those whose lease is about to end because the keeper

@@ -1,4 +1,4 @@
-"""Holds back what depends on a source that is down, without counting its failures, and goes on when it is back.
+"""Holds back items that depend on a source that is down, without counting failures, until it is back.
 
 That a source is down is an alert, which is a row: it outlives this process, all workers learn of it within half a
 minute, and one of them reports it. When the source is back, the row stays until what had to wait is done; then the
@@ -101,7 +101,7 @@ class Outages:
     # -- what ends of tries mean
 
     def judge(self, source: Source, ends: Sequence[End], now: datetime) -> list[Change]:
-        """The changes that the ends of one call make. While the source is down, failures are given back."""
+        """The changes that the ends of one call make. While the source is down, failed items are released."""
         with self._lock:
             known = self._known(source.name)
             failed = [(item, verdict, change) for item, verdict, change in ends if isinstance(verdict, Failed)]
@@ -110,7 +110,7 @@ class Outages:
                 return [change for _, _, change in ends]
             outage = known.outage
             if outage is not None and outage.cause == AWAY and any(cause_of(each[1]) != AWAY for each in failed):
-                self._is_back(known, now)  # whatever it answers, it does answer
+                self._is_back(known, now)  # any answer shows that it answers
                 outage = None
             if outage is not None:
                 if failed:
@@ -151,7 +151,7 @@ class Outages:
             if place is not None:
                 unwritten[place] = excuse(item, blamed, due_at, is_written=False)
             elif blamed.outcome == GIVEN_BACK:
-                if blamed.due_at > now:  # or else it goes on by itself; what its schedule has seen since is not touched
+                if blamed.due_at > now:  # otherwise it is due anyway; later changes of its schedule are not touched
                     unwritten.append(excuse(item, replace(blamed, member=None), due_at, is_written=True))
             elif blamed.state == "waiting":
                 unwritten.append(excuse(item, blamed, due_at, is_written=True))
@@ -185,7 +185,7 @@ class Outages:
         known.back_at = now
 
     def _let_go(self, known: KnownSource) -> Outage | None:
-        """The source is not down any more: what waits for a probe may go on."""
+        """The source is no longer down: items that wait for a probe may run."""
         outage, known.outage = known.outage, None
         self._corrections.extend(outage.waiting() if outage is not None else [])
         if self._corrections:

@@ -92,15 +92,15 @@ class PoolSet:
             pool.close()
 
     def unstarted(self) -> list[Work]:
-        """Take out all works that have not begun, to be given back."""
+        """Take out all works that have not begun, to be released."""
         return [work for pool in self._all for work in pool.unstarted()]
 
     def stale(self) -> list[Work]:
-        """Take out the works that have waited too long for a slot, to be given back."""
+        """Take out the works that have waited too long for a slot, to be released."""
         return [work for pool in self._all for work in pool.take_stale()]
 
     def abandon(self, hung: Work) -> list[Work]:
-        """Take out the works that wait behind a handler past its deadline, to be given back."""
+        """Take out the works that wait behind a handler past its deadline, to be released."""
         return [work for pool in self._all if hung.task.name in pool.tasks for work in pool.abandon(hung)]
 
     def ailing(self) -> str | None:

@@ -89,7 +89,7 @@ class HandlerPool:
         raise NotImplementedError
 
     def abandon(self, work: Work) -> list[Work]:
-        """Take out the works that wait behind a handler past its deadline, to be given back."""
+        """Take out the works that wait behind a handler past its deadline, to be released."""
         return []
 
     @property
@@ -133,18 +133,18 @@ class HandlerPool:
         return max(wanted + int(ahead * self._patience / AHEAD), 0)
 
     def _is_busy(self) -> bool:
-        """Whether so much waits here that no more should be claimed."""
+        """Whether enough works wait here, so that no more should be claimed."""
         return self._begun - self._ended - self._stuck > self._low
 
     def take_stale(self) -> list[Work]:
-        """Take out the works that have waited too long, to be given back."""
+        """Take out the works that have waited too long, to be released."""
         works = self._rows.take_stale()
         for work in works:
             self._done(work)
         return works
 
     def unstarted(self) -> list[Work]:
-        """Take out all works that have not begun, to be given back."""
+        """Take out all works that have not begun, to be released."""
         return self._rows.take_all()
 
     def _next(self, row: WorkRow, stop: Callable[[Work], None]) -> Work | None:
@@ -161,7 +161,7 @@ class HandlerPool:
             self._done(work)
 
     def _starts(self, work: Work) -> bool:
-        """Whether this work begins now; not if it was taken away, or comes too late for its limit and is given back."""
+        """Whether this work begins now; not if it was taken away, or comes too late for its limit and is released."""
         if not self._in_flight.holds(work):
             return False
         now = time.monotonic()

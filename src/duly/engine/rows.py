@@ -19,7 +19,7 @@ from duly.engine.work import Work
 
 SHARE = 3  # calls that may run for each slot that is left free
 AHEAD = 0.1  # how many seconds' worth of work may wait
-PATIENCE = 3.0  # seconds after which the works of a row that got no slot are given back
+PATIENCE = 3.0  # seconds after which the works of a row that got no slot are released
 MANY = 1_000  # how many rows are kept before those that are no longer used are dropped
 
 

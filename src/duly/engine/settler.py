@@ -63,7 +63,7 @@ class Settler:
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take the verdicts of a work, from any thread; False when there are verdicts for it already.
 
-        With `stop`, its handler is stopped, and how that ends does not count any more.
+        With `stop`, its handler is stopped, and its result is ignored.
         """
         if not self.in_flight.take(work):
             return False

@@ -30,7 +30,7 @@ class ThreadPool(HandlerPool):
         self._lock = threading.Condition()
         self._threads = 0
         self._running: set[Work] = set()
-        self._left: dict[Work, float] = {}  # when each was stopped, of works whose threads go on
+        self._left: dict[Work, float] = {}  # when each was stopped, of works whose threads continue
         self._leaked: set[Work] = set()  # those of them that did not end within `GRACE`
         self._idle = 0
         self._closed = False
@@ -90,7 +90,7 @@ class ThreadPool(HandlerPool):
                     ran += len(work.items)
                     now = self._end(work, verdicts)
                 self._rows.leave(row, ran)
-                if self.gate is not None and not ran:  # what waited here was given back while the gate was shut
+                if self.gate is not None and not ran:  # the waiting works were released while the gate was shut
                     self._wake_claimer()
         finally:
             slot.close()

@@ -37,7 +37,7 @@ class Work:
         self.key = (items[0].id, items[0].fence)
         self.over = over  # called when it is over, if another pool runs it than the one that claimed it
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
-        self.start_by = float("inf")  # on the monotonic clock; what cannot begin by then is given back
+        self.start_by = float("inf")  # on the monotonic clock; it is released if it cannot begin by then
         self.stop: Callable[[Work], None] | None = None  # set when it starts
         self.row: WorkRow | None = None  # where it waits for a slot
         self.has_ended = False  # for works that were stopped: whether their handler has really ended

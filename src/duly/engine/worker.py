@@ -108,7 +108,7 @@ class Worker:
     def _on_signal(self, *_: object) -> None:
         # Only count: a signal handler that takes a lock could wait for the very thread that it interrupted.
         self._signals += 1
-        if self._is_waiting:  # it waits for a database that is away, so nothing has begun that would have to end
+        if self._is_waiting:  # it waits for an unreachable database, so nothing has begun that would have to end
             raise SystemExit(0)
 
     # -- looks
@@ -205,7 +205,7 @@ class Worker:
         self._await(lambda: not any(loop.is_alive() for loop in loops), LAST_PART)
         self._sign_off()
         flow.keeper_store.close()
-        flow.store.hasten(False)  # the app may go on without this worker
+        flow.store.hasten(False)  # the app may continue without this worker
 
     def _await(self, is_over: Callable[[], bool], seconds: float) -> None:
         """Wait until this is true, for at most this many seconds, and hardly at all in a hurry."""
@@ -221,7 +221,7 @@ class Worker:
             self._engine.flow.settler.finish(work, [Released()] * len(work.items), stop=True)
 
     def _write_last_results(self, give_up: float) -> None:
-        """Wait for the settler. A slow database gets all the time of the drain, one that is away only a moment."""
+        """Wait for the settler. A slow database gets all the time of the drain, an unreachable one only a moment."""
         flow, loop = self._engine.flow, self._engine.settles
         flow.store.hasten()
         flow.keeper_store.hasten()

@@ -1,4 +1,4 @@
-"""Verbs as methods of the objects that users' code works with. The code of this process is the one who acts."""
+"""Verbs as methods of the objects that user code works with. The code of this process is the principal."""
 
 from __future__ import annotations
 

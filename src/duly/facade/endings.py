@@ -151,7 +151,7 @@ class Endings:
         with self._lock:
             waiting = [(each, ending) for ending in found for each in self._awaited.get(ending.id, ())]
         for each, ending in waiting:
-            with suppress(InvalidStateError):  # another look was faster, or the caller waits no more
+            with suppress(InvalidStateError):  # another look was faster, or the caller no longer waits
                 if ending.state == "done":
                     each.set_result(ending.result)
                 else:

@@ -11,7 +11,7 @@ from duly.core.results import Kickoff
 from duly.facade.internals import Internals
 from duly.verbs import LOCAL
 
-# Seconds after which someone who waits looks in any case.
+# Seconds after which a waiting call looks in any case.
 LONGEST = 1.0
 
 

@@ -39,7 +39,7 @@ PAGE = 500  # rows that are read at a time
 
 
 def verb(find: Callable[[Verbs], Callable[..., Any]], show: Callable[[Any], Any] | None = None) -> Any:
-    """A method that calls this verb as `who`. `show` makes of its result what is returned."""
+    """A method that calls this verb as `who`. `show` converts its result."""
 
     def bound(local: Local) -> Callable[..., Any]:
         call = partial(find(local.verbs), local.who)

@@ -97,7 +97,7 @@ def exported_differences(export: BinaryIO, file: BinaryIO, name: str) -> Iterato
 
 
 def _text(value: Any) -> str:
-    """A cell as it reads, however a format keeps it."""
+    """The text of a cell, independent of the format."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping | list):

@@ -111,7 +111,7 @@ class Ingest:
         try:
             return self._intake.fetch(self._job, source)
         except WrongState:
-            self._has_grown(0)  # of a job that was removed, nothing is to be read any more
+            self._has_grown(0)  # the file of a removed job is not read
             raise
 
     def _take(self, rows: Reading, mapping: Columns, duplicates: Duplicates) -> None:

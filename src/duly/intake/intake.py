@@ -51,7 +51,7 @@ class FileOptions(ReadOptions, frozen=True, kw_only=True):
 
 
 class AskedJob(TypedDict, total=False):
-    """What someone asks for who makes a job of a file."""
+    """The options of a job that is created from a file."""
 
     job_type: Required[str]
     file_options: FileOptions | None

@@ -110,9 +110,9 @@ class Scanner:
         return f"no job type {wanted or 'at all'} is registered here; a worker that has it takes the files"
 
     def scan(self, who: Principal, is_again: bool = False) -> ScanReport:
-        """Scan all places once, for the caller; a worker goes on with what is left.
+        """Scan all places once, for the caller; a worker continues with the rest.
 
-        `is_again`: also at files that were refused before.
+        `is_again`: also files that were rejected before.
         """
         self._intake.refuse_if_off()
         self._intake.verbs.scans.begin(who, is_again)

@@ -19,10 +19,10 @@ from duly.core.section import without_password
 from duly.core.settings import JobSettings
 from duly.verbs.files import FileVersion
 
-# The source of whatever is in the inbox: its files keep their versions when they are renamed.
+# The source of the files in the inbox: they keep their versions when they are renamed.
 INBOX = "file:"
 Known: TypeAlias = Mapping[str, FileSource]  # the sources by their scheme
-# Seconds without an answer after which a place that is looked through counts as away.
+# Seconds without an answer after which a scanned place counts as down.
 PATIENCE = 5.0
 
 
@@ -120,7 +120,7 @@ class Inbox:
         self.folder = Folder(Path(settings.inbox))
 
     def look(self) -> list[Found]:
-        self.folder.put_back()  # what someone had taken who died over it
+        self.folder.put_back()  # files that were taken by a process that died
         return self.folder.scan()
 
     def strange(self) -> list[str]:

@@ -187,7 +187,7 @@ def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
 
 
 def _resolve(host: str, port: int, deadline: float) -> list[Any]:
-    """The addresses of a host. The system's resolver cannot be interrupted, so it is abandoned when time is over."""
+    """The addresses of a host. The system's resolver cannot be interrupted, so it is abandoned at the deadline."""
     found: queue.SimpleQueue[list[Any] | OSError] = queue.SimpleQueue()
 
     def ask() -> None:

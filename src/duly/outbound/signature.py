@@ -29,7 +29,7 @@ def sign(secret: str, message_id: str, body: bytes, now: float) -> dict[str, str
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes, now: float, tolerance: float = 300) -> bool:
-    """Whether someone who knows the secret sent exactly this, at most `tolerance` seconds away from `now`.
+    """Whether the signature of this body is valid, and its time at most `tolerance` seconds away from `now`.
 
     With more than one signature any of them will do, so that a sender can change its secret without a gap.
     """

@@ -22,7 +22,7 @@ class Claims(Statements[C]):
     def survey(self, after: SurveyPlace = START, most: int = 1_000) -> tuple[list[Head], SurveyPlace | None]:
         """The earliest waiting item of each line, lane and rank after this place, without those of paused queues.
 
-        It looks at `most` of them, and also returns the place to go on from, or None at the end.
+        It looks at `most` of them, and also returns the place to continue from, or None at the end.
         """
         names = ("queue", "lane", "rank", "task", "owner")
         heads = heads_of(self._run("survey", {**dict(zip(names, after, strict=True)), "most": most}))
@@ -151,7 +151,7 @@ def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
 
 
 def place_of(heads: Sequence[Head], most: int) -> SurveyPlace | None:
-    """The place where a survey of `most` heads goes on; None when there were fewer."""
+    """The place where a survey of `most` heads continues; None when there were fewer."""
     if len(heads) < most:
         return None
     last = heads[-1]

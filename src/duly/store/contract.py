@@ -34,7 +34,7 @@ class Store(Claims[Any], Schedules[Any]):
         raise NotImplementedError
 
     def hasten(self, is_hasty: bool = True) -> None:
-        """Stop waiting for a database that is away, because this process is about to end; with False, wait again."""
+        """Stop waiting for an unreachable database, because this process is about to end; with False, wait again."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Store(Claims[Any], Schedules[Any]):
         raise NotImplementedError
 
     def tell_of_ends(self) -> None:
-        """Notify those who wait that items have ended."""
+        """Notify waiting callers that items have ended."""
         raise NotImplementedError
 
     def migrations(self) -> AbstractContextManager[Any]:

@@ -50,7 +50,7 @@ class Puts(Statements[C]):
 
     def _arm(self, connection: C, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
         task, arming = new[0].task, Arming(new, merge)
-        for _ in range(3):  # again only if someone else inserts the same keys at the same time
+        for _ in range(3):  # again only if another transaction inserts the same keys at the same time
             found = self._run("arm_find", {"task": task, "keys": arming.keys}, connection) if arming.keys else []
             if again := arming.again(found):
                 ids = [item_id for item_id, _ in again]
@@ -133,7 +133,7 @@ class Arming:
         return [self._new[place] for place in (*self._without, *keyed)]
 
     def inserted(self, rows: Iterable[tuple[int, str | None]]) -> None:
-        """Note what was inserted, as pairs of id and key; someone else took the missing keys in the meantime."""
+        """Note what was inserted, as pairs of id and key; another transaction took the missing keys meanwhile."""
         for item_id, key in rows:
             place = self._without.pop(0) if key is None or key not in self._open else self._open.pop(key)
             self._answers[place] = Armed(item_id, "new")

@@ -37,7 +37,7 @@ class Schedules(Settling[C]):
             rows = self._run_many("enroll", joined, NEW_SCHEDULE, seated)
             made = {(task, key): schedule_id for schedule_id, task, key in rows}
             known.update(made)
-            if len(made) < len(fresh):  # someone else took a key between our look and our insert
+            if len(made) < len(fresh):  # another transaction took a key between our look and our insert
                 known.update(self._taken(names, joined))
         return [(known[name], made.pop(name, None) is not None) for name in names]
 

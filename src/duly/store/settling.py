@@ -106,7 +106,7 @@ class Settling(Puts[C]):
             self._announce(then, connection)
 
     def _count(self, changes: Iterable[Change], connection: C) -> None:
-        """Have the jobs of these rows count them; whichever is over by that puts what comes then."""
+        """Count these rows in their jobs; a job that ends by this puts its `then` item."""
         tallies, now = tally(changes)
         if not tallies:
             return
@@ -148,7 +148,7 @@ class Settling(Puts[C]):
         raise NotImplementedError
 
     def seal_job(self, job_id: int, now: datetime, connection: C | None = None) -> Job:
-        """Accept no more rows. A job whose rows have all ended is over by this."""
+        """Accept no more rows. A job whose rows have all ended ends by this."""
         with self._joining(connection) as own:
             (job,) = self._all(JOB, "seal_job", {"id": job_id, "now": now}, own)
             self._conclude(job, now, own)

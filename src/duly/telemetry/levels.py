@@ -48,7 +48,7 @@ class DatabaseMetrics:
         self._pending = Thrifty(pending, DEPTHS_PATIENCE, PENDING_FOR)
 
     def families(self) -> Iterable[Metric]:
-        """All levels as metric families; only `duly_store_up` when the database is away."""
+        """All levels as metric families; only `duly_store_up` when the database is down."""
         up = "1 when the database answered this scrape."
         try:
             signs, now = self._ask()

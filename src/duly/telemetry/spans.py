@@ -16,7 +16,7 @@ except ImportError:  # pragma: no cover - an extra
 
 
 def is_tracing() -> bool:
-    """Whether someone set up OpenTelemetry in this process."""
+    """Whether OpenTelemetry is configured in this process."""
     return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

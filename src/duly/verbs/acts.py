@@ -1,4 +1,4 @@
-"""Acts: one action on all items that fit a filter, as durable work that goes on after a crash where it stood.
+"""Acts: one action on all items that fit a filter, as durable work that continues after a crash.
 
 An act is a row (`duly_act`) and an item, whose handler walks through the rows that fit, by id, up to the newest at the
 time of the order. The changes of a portion and the place where the act stands commit together, so nothing is done or
@@ -138,7 +138,7 @@ def portions(context: VerbContext, act_id: int) -> Iterator[Act]:
         except _Outrun:
             continue  # it was cancelled, or another try was faster, and this portion was rolled back
         except WrongState:
-            # A change was refused, such as to a second live item with the same key: go on one by one to find it.
+            # A change was rejected, such as a second live item with the same key: continue one by one to find it.
             if most > 1:
                 most = 1
                 continue
@@ -195,7 +195,7 @@ class AscendingWalk:
             self._section = "rise_all"
 
     def step(self, place: int, until: int, most: int) -> list[int]:
-        """The next ids after this place, whatever they are."""
+        """The next ids after this place."""
         if self._filter.job_id is not None:
             first, last = self._bounds
             place, until = max(place, first - 1), min(until, last)

@@ -12,7 +12,7 @@ from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.read import rows_as
 
 MOST = 500  # how many lines one look gives, and how many gaps are waited for
-PORTIONS = 10  # portions that one look reads at most; the next look goes on
+PORTIONS = 10  # the most portions that one look reads; the next look continues
 BEHIND = 200  # how many ids before the beginning may be gaps
 
 
@@ -64,7 +64,7 @@ class Tail:
 
     @property
     def place(self) -> int:
-        """An id to go on from later: nothing is missed then, though some lines may come twice."""
+        """An id to continue from later: no line is missed, though some may come twice."""
         return min(self._gaps) - 1 if self._gaps else self._top
 
     @property
@@ -73,7 +73,7 @@ class Tail:
         return bool(self._gaps)
 
     def look(self) -> list[tuple[int, AuditLine]]:
-        """The lines since the last look, each with the id to go on from after it."""
+        """The lines since the last look, each with the id to continue from after it."""
         lines: list[AuditLine] = []
         self.is_cut = True
         for _ in range(PORTIONS):
@@ -102,7 +102,7 @@ class Tail:
         return ids
 
     def _over(self) -> set[int]:
-        """The gaps that no transaction can fill any more; their lines are there by now, or never will be."""
+        """The gaps that no open transaction can fill; their lines exist by now, or never will."""
         if not self._gaps:
             return set()
         oldest, upcoming = self._store.read("audit_horizon", {})[0]

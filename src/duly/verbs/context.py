@@ -189,7 +189,7 @@ class Masks:
         return [self.masked(inner, is_revealed, level + 1) for inner in value] if isinstance(value, list) else value
 
     def unmasked(self, value: Any, known: Any) -> Any:
-        """A value that someone sends back after seeing it masked, with the known values in place of the masks."""
+        """A value that was shown masked and is sent back, with the known values in place of the masks."""
         if isinstance(value, dict) and isinstance(known, dict):
             return {
                 name: known[name]

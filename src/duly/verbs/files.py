@@ -144,7 +144,7 @@ class Scans(VerbGroup):
         self._store.write("scanned_became", given, connection)
 
     def refuse(self, seen: FileVersion, reason: str) -> None:
-        """This version is not taken, and not looked at again unless someone asks for that."""
+        """This version is rejected, and not examined again unless a scan asks for it."""
         self._store.write("refuse_scanned", {**self._row_of(seen), "reason": reason})
 
     def begin(self, who: Principal, is_again: bool = False) -> None:

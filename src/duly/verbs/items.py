@@ -100,7 +100,7 @@ class Items(VerbGroup):
     # -- looks
 
     def find(self, who: Principal, item_id: int, connection: Any = None) -> Row:
-        """The item, if it may be reached; an item of someone else is reported as missing."""
+        """The item, if it may be reached; an item of another owner is reported as missing."""
         given = {"ids": ids_text([item_id]), "owner": who.reach}
         return self._read.found(f"item {item_id}", Row, "rows", given, connection)
 

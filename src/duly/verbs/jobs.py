@@ -229,7 +229,7 @@ class Jobs(VerbGroup):
         self._context.depths.forget()
 
     def pause(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
-        """Start no more of its rows until it is resumed; rows that run go on."""
+        """Start no more of its rows until it is resumed; running rows continue."""
         job = self.get(who, job_id, connection)
         with self._changing(who, job, "job.paused", {}, connection) as own:
             self._store.pause(job.rows_queue, self._now(), own)

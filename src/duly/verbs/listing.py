@@ -1,4 +1,4 @@
-"""Lists of items under any filter, and how many fit, whatever the table holds.
+"""Lists of items under any filter, and how many match, with bounded cost.
 
 A list is a walk along one index: of all items, an owner's, those in review, a group's, a job's or a schedule's. What
 the index does not know is asked of the rows that the walk meets, in portions, until the page is full or enough was

@@ -176,7 +176,7 @@ def _limit(
     used = under_way if per is None else len(recent)
     fill = 0.0 if most is None else 1.0 if most == 0 else min(used / most, 1.0)
     is_full = most is not None and 0 < most <= used and per is not None
-    # One more may come when the oldest of the last `most` is not counted any more.
+    # The next call is allowed when the oldest of the last `most` is no longer counted.
     free_at = utc(recent[-most]) + timedelta(seconds=per) if is_full else None
     return LimitNow(name, most, per, used, fill, free_at)
 
@@ -219,7 +219,7 @@ def _items(count: int) -> str:
 
 
 def _is_over(alert: Alert) -> bool:
-    """Whether the cause of this alert is over, and only its backlog is left."""
+    """Whether the cause of this alert has ended, and only its backlog is left."""
     return alert.name == "no_tick" or "backAt" in alert.details
 
 

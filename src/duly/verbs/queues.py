@@ -12,9 +12,9 @@ from duly.verbs.context import Principal, VerbGroup
 
 class Queues(VerbGroup):
     def pause(self, who: Principal, queue: str, connection: Any = None) -> str | None:
-        """Start nothing more of this queue until it is resumed; what runs goes on.
+        """Start no more items of this queue until it is resumed; running items continue.
 
-        Returns a note when nothing has this name yet: it is paused all the same, for what comes.
+        Returns a note if there is no such queue yet: it is paused anyway, for later items.
         """
         name, store = checked_name("queue", queue), self._store
         with self._noted(who, "queue.paused", f"queue:{name}", connection=connection) as connection:

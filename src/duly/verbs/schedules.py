@@ -201,7 +201,7 @@ class ScheduleVerbs(Timetable):
     # -- care
 
     def reached(self, who: Principal, schedule_id: int, connection: Any = None) -> Schedule:
-        """The schedule, if it may be reached; a schedule of someone else is reported as missing."""
+        """The schedule, if it may be reached; a schedule of another owner is reported as missing."""
         found = self.get(schedule_id, connection)
         if who.reach not in (None, found.owner):
             raise DoesNotExist(f"there is no schedule {schedule_id}")
@@ -228,7 +228,7 @@ class ScheduleVerbs(Timetable):
         return self.get(schedule_id, connection)
 
     def pause(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:
-        """Make no more items until it is resumed."""
+        """Create no more items until it is resumed."""
         return self._revise(who, ids, advance.paused, connection)
 
     def resume(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:

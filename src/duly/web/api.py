@@ -176,7 +176,7 @@ class RequestGuard:
                 message = await receive()
             read += len(message.get("body", b""))
             if read > BODY_LIMIT and not is_upload:
-                # Close the connection, because the client may go on sending.
+                # Close the connection, because the client may continue sending.
                 raise HTTPException(413, TOO_LARGE.format(BODY_LIMIT), {"Connection": "close"})
             return message
 

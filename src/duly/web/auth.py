@@ -149,7 +149,7 @@ _SESSION = APIKeyCookie(auto_error=False, name=COOKIE, scheme_name="session", de
 def principal_of(
     request: Request, _: Annotated[object, Depends(_BEARER)], __: Annotated[object, Depends(_SESSION)]
 ) -> Principal:
-    """The principal who makes this request, whatever it may do."""
+    """The principal who makes this request, with any scopes."""
     authenticator: Authenticator = request.app.state.authenticator
     known: Principal | None = request.scope.get(PRINCIPAL)
     return authenticator.who(request) if known is None else known

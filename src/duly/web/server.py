@@ -34,7 +34,7 @@ class Service:
             log_level="warning",
             access_log=False,
             lifespan="off",
-            http="h11",  # whatever else is installed, because its limits are the tested ones
+            http="h11",  # fixed, because its limits are the tested ones
             ws="none",
             server_header=False,
             date_header=True,

@@ -47,7 +47,7 @@ def people(session: Session, most: int) -> None:
 @leap
 @acting_with_times
 def add_person(session: Session, person_id: str, leap: str | None, **fields: Any) -> None:
-    """Greet someone every year: BIRTHDAY is YYYY-MM-DD or MM-DD, ZONE such as Europe/Zagreb."""
+    """Add a person: BIRTHDAY is YYYY-MM-DD or MM-DD, ZONE such as Europe/Zagreb."""
     given = {**fields, "leap": leap or "feb28"}
     made = session.either(
         lambda app: birthdays_on(app).add(person_id, **given, actor=options.who().user_id),

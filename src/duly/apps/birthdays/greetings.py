@@ -258,7 +258,7 @@ def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
 
     @app.task(name=GREETED, queue=QUEUE, internal=True)
     def greeted() -> None:
-        """Nothing: its item stands for the greeting of someone who was removed, until that day is over everywhere."""
+        """Does nothing: its item stands for the greeting of a removed person, until that day has ended everywhere."""
 
     @app.task(queue=QUEUE, retry=Backoff(base=60, factor=2, cap=3_600, tries=settings.tries), label="event")
     def birthday(attempt: Attempt, person_id: PersonId, first_name: Name, last_name: Name) -> None:

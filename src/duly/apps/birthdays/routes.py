@@ -49,7 +49,7 @@ class PersonEdit(Model):
 
 @router.post("/api/people", status_code=201)
 def add_person(new: PersonIn, birthdays: Here, principal: Writer, connection: Transaction) -> Person:
-    """Greet someone every year at nine in the morning of their own time."""
+    """Add a person, who is greeted every year at nine in the morning of their local time."""
     given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
     return birthdays.add(*given, owner=principal.owner, actor=principal.user_id, connection=connection)
 
@@ -81,7 +81,7 @@ def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Wr
 
 @router.delete("/api/people/{person:path}", status_code=204)
 def remove_person(person: Name, birthdays: Here, principal: Writer, user_id: UserId = None) -> None:
-    """Greet someone no more; a greeting that waits is cancelled."""
+    """Remove a person. A waiting greeting is cancelled."""
     birthdays.remove(person, actor=principal.user_id, owner=_owner(principal, user_id))
 
 

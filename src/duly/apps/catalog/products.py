@@ -142,7 +142,7 @@ class Catalog:
         return count
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
-        """Sync it no more; what waits of it is cancelled, and its seat is free."""
+        """Stop syncing it; a waiting sync is cancelled, and its place in the slot becomes free."""
         self.app.internals.verbs.schedules.remove(local(actor), self._find(user_id, sku).id)
 
     def reactivate(

@@ -166,7 +166,7 @@ def reactivate_product(
 
 @router.delete("/api/products/{sku:path}", status_code=204)
 def withdraw_product(sku: Name, app: App, catalog: Here, principal: Writer, user_id: UserId = None) -> None:
-    """Withdraw a product: it is synced no more."""
+    """Withdraw a product: it is no longer synced."""
     user_id = _whose(principal, user_id)
     _check_owner(app, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)

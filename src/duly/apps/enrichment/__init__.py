@@ -1,4 +1,4 @@
-"""Products are looked up at a provider, row by row of a file that someone sent: by sku, by brand and title, by image.
+"""Looks up products at a provider, for each row of an uploaded file: by sku, by brand and title, by image.
 
     DULY_ENRICHMENT_BASE_URL=https://… duly up
     curl -F file=@products.csv localhost:8086/api/jobs                 # {"jobId": 1}

@@ -34,7 +34,7 @@ log = logging.getLogger("duly.enrichment")
 ANYBODY = ("",)  # the retailers to ask where none are named
 UNCONFIGURED = 60.0  # seconds after which a row is tried again if there is no provider
 SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # buckets of how long answers take
-EVER = 1_000_000  # tries: when rows are not tried any more because nothing was found is decided here
+EVER = 1_000_000  # tries: this module decides when to stop because nothing was found
 
 Result = dict[str, str | None]
 Ask = Callable[[str], tuple[str, Mapping[str, Any]]]  # the path and the words of a variant
@@ -130,7 +130,7 @@ class Rounds:
         if not self._settings.base_url:
             log.warning("there is no provider to ask: set enrichment_base_url")
             return Snooze(UNCONFIGURED)
-        # A row that someone has processed again goes on with the variants that it did not come to.
+        # A reprocessed row continues with the variants that were not used yet.
         rotation = replace(self._rotation, tries=self._most * (attempt.revivals + 1))
         number, turn, retailers = _standing(rotation, available, self._searches.of(attempt.item))
         if turn is None:
@@ -189,7 +189,7 @@ class Rounds:
 def _standing(
     rotation: Rotation, available: tuple[str, ...], before: Sequence[SearchEvent]
 ) -> tuple[int, Turn | None, list[str]]:
-    """The number of the round that is to go on or begin, its turn, and the retailers that it has not asked yet."""
+    """The number of the round to continue or start, its turn, and the retailers that were not asked yet."""
     number = max((event.round for event in before), default=0)
     turn = rotation.turn(number, available)
     if turn is None:

@@ -86,7 +86,7 @@ class Dispatch:
                 return GiveUp(reason)
             case "unknown":
                 return Snooze(1.0)
-            case "not_sent" | "nacked":  # a broker that is away or full is not the message's fault
+            case "not_sent" | "nacked":  # a broker that is down or full is not a failure of the message
                 log.info("message %s waits: %s", row.message_id, receipt.why, extra=about(row, attempt))
                 return Snooze(2.0 + random.random())  # noqa: S311
             case _:

@@ -35,7 +35,7 @@ _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class MessageIntake:
-    """Makes rows of deliveries. A row for each message, whatever it holds."""
+    """Makes rows of deliveries: one row for each message, with any content."""
 
     def __init__(self, service: MessageRetry) -> None:
         self.service = service
@@ -115,7 +115,7 @@ class MessageIntake:
             return self._item(delivery)
         except StoreUnavailable:
             raise
-        except Exception as error:  # whatever is in a stranger's message, it is that message's fault alone
+        except Exception as error:  # a malformed message must not affect others
             log.exception("a message could not be read")
             return self._invalid_item(delivery, f"it could not be read: {type(error).__name__}: {error}")
 

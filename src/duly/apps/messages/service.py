@@ -57,7 +57,7 @@ class MessageRetry:
         base, cap = self.settings.message_base_delay_ms / 1000, self.settings.message_max_delay_ms / 1000
         retry = Backoff(base=base, cap=cap, tries=TRIES)
 
-        # Internal, because an item of this task is published to whatever queue it names.
+        # Internal, because an item of this task is published to any queue that it names.
         @self.app.task(
             name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, internal=True, deadline=900, check=_check
         )
@@ -67,7 +67,7 @@ class MessageRetry:
         return message_retry
 
     def start(self) -> None:
-        """Connect, and go on connecting; returns at once."""
+        """Connect in the background, and reconnect after errors; returns at once."""
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # we log broken connections ourselves, in one line
         url, name, prefetch = self.settings.rabbitmq_url, self.settings.service_name, self.settings.message_prefetch
         self._publisher = Publisher(url, f"{name} publisher")
@@ -78,7 +78,7 @@ class MessageRetry:
         self._consumer.start()
 
     def rest(self) -> None:
-        """Take no more messages in; what is due still goes out."""
+        """Stop consuming messages; due messages are still published."""
         if self._consumer is not None:
             self._consumer.stop()
 

@@ -176,7 +176,7 @@ class Reminders:
         return self.get(reminder_id)
 
     def cancel(self, reminder_id: int, who: Principal = LOCAL, *, reason: str = "") -> Reminder:
-        """Call no more; also while it is being called."""
+        """Cancel a reminder, also while it is being called."""
         self.app.internals.verbs.items.cancel(who, self.get(reminder_id).id, reason=reason)
         return self.get(reminder_id)
 
@@ -220,7 +220,7 @@ def status_of(row: Row) -> Status:
 
 
 def latest_key(row: Row) -> str | None:
-    """The key of the latest try; None before the first. A try that was given back is not counted, but had its key."""
+    """The key of the latest try; None before the first. A released try is not counted, but had its key."""
     number = row.attempt + (row.state == "waiting" and row.outcome in ("throttled", "released"))
     return f"{row.id}-{number}-{row.fence:08x}" if number and row.fence else None
 
@@ -256,7 +256,7 @@ def install(app: Duly, settings: RemindersSettings) -> Reminders:
         call_id = call_id[:CALL_ID_LIMIT]  # a long id is no reason to ask for a call that was placed
         log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
         result = {"vapi_call_id": call_id}
-        with suppress(DulyError):  # a call that was placed is no failure because the database is away
+        with suppress(DulyError):  # a placed call is not a failure if only the database is down
             app.internals.verbs.items.keep_late(attempt.id, attempt.item.fence, result)
         return result
 

@@ -98,7 +98,7 @@ def cancel_reminder(
     connection: Transaction,
     body: ReasonIn | None = None,
 ) -> Changed:
-    """Call no more; also while it is being called."""
+    """Cancel a reminder, also while it is being called."""
     verbs.items.find(principal, reminder_id)
     found, reason = reminders.get(reminder_id), body.reason if body else ""
     return Changed(verbs.items.cancel(principal, found.id, reason=reason, connection=connection))

@@ -38,7 +38,7 @@ class Folder:
             _made(self._root / name)
 
     def scan(self) -> list[Found]:
-        """The files that are there, by name, without hidden and unfinished ones and whatever is no plain file."""
+        """The plain files, by name, without hidden and unfinished ones."""
         found = []
         with os.scandir(self._root) as entries:
             for entry in entries:
@@ -175,7 +175,7 @@ def _opened(path: Path) -> int:
     # Without O_NONBLOCK, opening a pipe that took the file's name would wait for ever.
     how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return os.open(path, os.O_RDWR | how)  # over NFS, only who may write gets a lock for himself alone
+        return os.open(path, os.O_RDWR | how)  # over NFS, an exclusive lock needs write access
     except PermissionError:
         return os.open(path, os.O_RDONLY | how)
 

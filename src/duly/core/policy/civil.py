@@ -76,7 +76,7 @@ class Civil:
         return f"{self._days} at {listed(self._words[-1].split(','))} ({zone})"
 
     def note(self, at: datetime, zone: ZoneInfo) -> str | None:
-        """What the clocks do at this occurrence, in plain words; None where they go on as always."""
+        """The clock change at this occurrence, in words; None if there is none."""
         local = at.astimezone(zone)
         wall = local.replace(tzinfo=None, fold=0)
         if is_doubled(wall, zone):

@@ -123,7 +123,7 @@ class ConnectionPool:
         self._begin()
 
     def take(self, until: float = float("inf")) -> Connection:
-        """A connection, to be given back with `give`. Waits for the pool's timeout, and not after `until`."""
+        """A connection, to be returned with `give`. Waits for the pool's timeout, and not after `until`."""
         until = min(until, time.monotonic() + self._timeout, WAIT_UNTIL.get())
         turn: SimpleQueue[Connection | None] | None
         with self._lock:
@@ -145,7 +145,7 @@ class ConnectionPool:
         return self._connect(until)
 
     def _await(self, turn: SimpleQueue[Connection | None], until: float) -> Connection | None:
-        """Wait for a connection that someone gives back; None means that the caller may make a new one."""
+        """Wait for a returned connection; None means that the caller may open a new one."""
         begun = time.monotonic()
         try:
             return turn.get(timeout=max(until - begun, 0))
@@ -236,14 +236,14 @@ class ConnectionPool:
         connection.close()
 
     def hasten(self, is_hasty: bool) -> None:
-        """From now on, try to connect only once while the server is away; with False, wait for it again."""
+        """From now on, try to connect only once while the server is down; with False, wait for it again."""
         if is_hasty:
             self._hurry.set()
         else:
             self._hurry.clear()
 
     def close(self) -> None:
-        """Close idle connections now, and the others when they are given back."""
+        """Close idle connections now, and the others when they are returned."""
         self._hurry.set()
         with self._lock:
             self._closed = True
@@ -252,7 +252,7 @@ class ConnectionPool:
 
 
 def _is_rolled_back(connection: Connection) -> bool:
-    """Whether a transaction that someone left open could be rolled back."""
+    """Whether a transaction that was left open could be rolled back."""
     try:
         connection.rollback()
     except psycopg.Error:

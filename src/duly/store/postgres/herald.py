@@ -60,7 +60,7 @@ class Herald:
         self._wake.set()
 
     def flush(self) -> None:
-        """Announce now what is pending; errors of a database that is away are ignored, since news is only a hint."""
+        """Announce now what is pending; errors of an unreachable database are ignored, since news is only a hint."""
         with self._lock:
             news, self._pending = sorted(self._pending), set()
             self._last = time.monotonic()

@@ -172,7 +172,7 @@ class Sessions(Statements[Connection]):
             case errors.UndefinedTable() | errors.UndefinedColumn():
                 return NotMigrated(f"the database is not migrated: run `duly migrate` ({error})")
             case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement() | errors.ProtocolViolation():
-                # A pooler gives each transaction to another session: go on without prepared statements.
+                # A pooler gives each transaction to another session: continue without prepared statements.
                 self._prepare = False
                 return StoreUnavailable(f"prepared statements do not work behind this pooler: {error}")
             case errors.ReadOnlySqlTransaction():

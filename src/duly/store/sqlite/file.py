@@ -60,7 +60,7 @@ class SqliteFile(Statements[sqlite3.Connection]):
         mind_forks(self)
 
     def hasten(self, is_hasty: bool = True) -> None:
-        """Nothing to do: a file is never away."""
+        """Nothing to do: a file is always reachable."""
 
     def close(self) -> None:
         with self.writer_lock, self.reader_lock:

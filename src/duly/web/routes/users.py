@@ -167,7 +167,7 @@ def create_user(new: UserIn, verbs: Verbs, principal: Admin, connection: Transac
 
 @router.get("/api/users/{user}")
 def show_user(user: UserPath, verbs: Verbs, principal: Reader) -> User:
-    """One user: yourself, or for admins anyone."""
+    """One user: yourself, or any user for admins."""
     return verbs.users.get(principal, user)
 
 
