@@ -41,7 +41,7 @@ def test_what_breaks_first_as_the_catalog_grows() -> None:
     first, *rest = plan(5_000).breaks
     assert plan(5_000).breaks_first == first
     assert first.products == 5_701  # 5 % of which, and 5 % of those again, are more than 6 x 50
-    assert str(first) == "from 5,701 products on: more fails in a day (5.0% of all) than retry windows take"
+    assert str(first) == "from 5,701 products on: more products fail in a day (5.0%) than retry windows allow"
     assert [each.products for each in rest] == [14_401, 27_601, 28_339, 28_801]
     words = ("retry window opens", "retry window are not done", "day has more calls", "next one begins")
     for each, word in zip(rest, words, strict=True):

@@ -18,7 +18,7 @@ def test_reminders_that_nobody_will_call() -> None:
     assert [*checks(reminders.RemindersSettings(), {})] == []
     (finding,) = checks(reminders.RemindersSettings(api_key="k"), {"reminders": 2})
     assert (finding.level, finding.text) == (
-        "warn", "2 wait, and the provider will want VAPI_ASSISTANT_ID, VAPI_PHONE_NUMBER_ID",
+        "warn", "2 wait, and the provider needs VAPI_ASSISTANT_ID, VAPI_PHONE_NUMBER_ID",
     )  # fmt: skip
     whole = reminders.RemindersSettings(api_key="k", assistant_id="a", phone_number_id="p")
     assert [*checks(whole, {"reminders": 2})] == []

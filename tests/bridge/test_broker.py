@@ -94,7 +94,7 @@ def test_nothing_is_published_while_the_broker_is_blocked_and_all_of_it_once_aft
     send_all(url)
     own_node.alarm(True)
     try:
-        patiently(lambda: "takes no messages" in (service.ailing() or ""))
+        patiently(lambda: "accepts no messages" in (service.ailing() or ""))
     finally:
         own_node.alarm(False)
     assert came(url) == Counter(IDS), "what lay in the socket was sent once more"

@@ -56,7 +56,7 @@ def test_the_story_of_someone_tells_how_greetings_went(page: Page, world: World)
     greetings = page.get_by_role("region", name="Greetings").last
     expect(greetings.get_by_role("row")).to_have_count(3)
     expect(greetings.get_by_role("row").nth(1)).to_contain_text("pending")
-    expect(greetings.get_by_role("row").nth(2)).to_contain_text("birthdays_webhook_url: say where greetings go")
+    expect(greetings.get_by_role("row").nth(2)).to_contain_text("birthdays_webhook_url: set the URL of the webhook")
     expect(greetings.get_by_role("link")).to_have_attribute("href", re.compile(r"/items/\d+$"))
     page.set_viewport_size(NARROW)
     barriers(page)

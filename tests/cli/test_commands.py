@@ -393,7 +393,7 @@ def test_a_queue_is_paused_and_resumed(duly: Duly, app: App) -> None:
 def test_pausing_what_nothing_has_the_name_of_says_so(duly: Duly) -> None:
     said = printed(duly("queues", "pause", "nosuch"))
     assert "nosuch is paused" in said
-    assert "nothing has the name nosuch yet: what comes under it will wait" in said
+    assert "there is no queue nosuch yet: items put into it will wait" in said
     assert parsed(duly("queues", "--json"))[0]["paused"]
 
 

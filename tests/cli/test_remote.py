@@ -251,7 +251,7 @@ def test_queues_are_shown_paused_and_resumed(remote: Remote, local: Remote) -> N
     assert "remind is paused" in remote("queues", "pause", "remind").stdout
     assert "paused" in remote("queues").stdout
     assert remote("queues", "pause", "nosuch").stdout == local("queues", "pause", "nosuch").stdout
-    assert "nothing has the name nosuch yet" in remote("queues", "pause", "nosuch").stdout
+    assert "there is no queue nosuch yet" in remote("queues", "pause", "nosuch").stdout
     remote("queues", "resume", "nosuch")
     assert remote("queues", "resume", "remind").stdout == "remind is resumed\n"
     assert told(local("queues", "--json"))[0]["paused"] is False
@@ -404,7 +404,7 @@ def test_alerts_and_signs_of_life_are_told_alike_through_the_service(
     for run in (remote, local):
         assert run("alive").exit_code == 1
         found = run("alive", "--max-age", "1h")
-        assert (found.exit_code, found.stdout) == (0, "the last sign of life is 10 min old\n")
+        assert (found.exit_code, found.stdout) == (0, "the last report of a worker is 10 min old\n")
         assert json.loads(run("alive", "--json").stdout)["age_seconds"] == pytest.approx(600, abs=30)
         assert run("alerts").stdout.startswith("source:x: x is down, since ")
     assert told(remote("alerts", "--json")) == told(local("alerts", "--json"))

@@ -223,7 +223,7 @@ def test_without_the_extra_it_says_what_to_install(
     ("words", "problem"),
     [
         (["serve", "no.such.module:app"], "cannot import no.such.module"),
-        (["serve", "work.py", "--http-port", "0"], "http_port: 0 is nowhere"),
+        (["serve", "work.py", "--http-port", "0"], "http_port: 0 means no port"),
         (["serve", "work.py", "--http-port", "70000"], "http_port: cannot listen on 127.0.0.1:70000"),
         (["serve", "work.py", "--http-host", "no such host"], "no such host"),
     ],

@@ -326,8 +326,8 @@ def test_a_file_that_is_refused_before_its_end_is_told_of_as_such(
 
 
 def test_pausing_a_queue_tells_what_the_service_notes(server: Server, client: Client) -> None:
-    server.answers = [says(200, {"note": "nothing has the name a/b yet"}), says(204), says(204)]
-    assert client.pause("a/b") == "nothing has the name a/b yet"
+    server.answers = [says(200, {"note": "there is no queue a/b yet"}), says(204), says(204)]
+    assert client.pause("a/b") == "there is no queue a/b yet"
     assert client.pause("c") is None
     client.resume("c")
     assert [request.target for request in server.requests] == [

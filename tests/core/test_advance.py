@@ -163,7 +163,7 @@ def test_with_skip_none_is_made_beside_one_that_is_under_way() -> None:
         revision = advance(a_schedule(overlap="skip"), [item], after(1))
         assert (revision.occurrences, revision.changes) == ((), ())
         assert revision.schedule == a_schedule(overlap="skip", next_at=after(3600), skipped=1)
-        assert skips(revision) == [(1, "the one before is still under way")]
+        assert skips(revision) == [(1, "the previous one has not ended")]
     assert advance(a_schedule(overlap="skip"), (), after(1)).occurrences == (NOW,)
 
 
@@ -180,7 +180,7 @@ def test_a_newer_one_takes_the_place_of_one_that_still_waits() -> None:
 def test_one_that_runs_is_not_superseded_but_waited_for() -> None:
     revision = advance(a_schedule(overlap="supersede"), [an_item("running"), waiting()], after(1))
     assert (revision.occurrences, revision.changes) == ((), ())
-    assert skips(revision) == [(1, "the one before is still under way")]
+    assert skips(revision) == [(1, "the previous one has not ended")]
 
 
 @pytest.mark.parametrize("overlap", ["skip", "supersede"])
@@ -191,7 +191,7 @@ def test_one_at_a_time_is_the_newest_also_of_all_that_were_missed(overlap: str) 
     assert revision.schedule.skipped == 5
     busy = advance(down_for(5, catch_up="all", overlap=overlap), [an_item("running")], after(1))
     assert busy.occurrences == ()
-    assert skips(busy) == [(5, "a newer one is due"), (1, "the one before is still under way")]
+    assert skips(busy) == [(5, "a newer one is due"), (1, "the previous one has not ended")]
     assert busy.schedule.skipped == 6
 
 

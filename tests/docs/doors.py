@@ -125,7 +125,7 @@ DOORS: dict[str, Doors] = {
     "schedules.preview": Doors("app.schedules.preview", "POST /api/schedules/preview", "preview", "schedules preview"),
     "schedules.slots": Doors("app.schedules.slots", "GET /api/slots", "slots", "slots"),
     "schedules.move": Doors(
-        "app.schedules.move", No("it changes schedules of all owners"), No("it changes schedules of all owners"), "slots"
+        "app.schedules.move", No("it changes rows of all owners"), No("it changes rows of all owners"), "slots"
     ),
     "queues.pause": Doors("app.pause", "POST /api/queues/{name}/{act}", "pause", "queues pause"),
     "queues.resume": Doors("app.resume", "POST /api/queues/{name}/{act}", "resume", "queues resume"),

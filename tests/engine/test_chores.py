@@ -440,7 +440,7 @@ def test_a_loop_that_goes_on_failing_tells_now_and_then_and_tries_at_least_every
         loop.stop()
         loop.join(60)
     assert caplog.text.count("waits for the database: away") == 1
-    assert caplog.text.count("test goes on after") == 1
+    assert caplog.text.count("test continues after") == 1
     pauses = [later - earlier for earlier, later in pairwise(ticks)]
     assert max(pauses) < 2.5
 

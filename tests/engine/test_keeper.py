@@ -195,11 +195,11 @@ def test_a_thread_that_nobody_can_stop_keeps_its_say_while_nobody_has_taken_its_
         one.tick(NOW)
     assert ended == [(unbegun, [Released()])]
     assert in_flight.works() == [begun]
-    assert caplog.text.count("could not prolong") == 1, "it is said once, not at every look"
+    assert caplog.text.count("could not extend") == 1, "it is said once, not at every look"
     keeper_at(store, in_flight, 5).tick(after(5))
     lease.ends = time.monotonic() + 1
     one.tick(NOW)
-    assert caplog.text.count("could not prolong") == 2, "and again when it happens again"
+    assert caplog.text.count("could not extend") == 2, "and again when it happens again"
 
 
 def test_it_comes_back_in_time_for_the_nearest_deadline(store: Store) -> None:

@@ -125,7 +125,7 @@ def test_another_process_is_told_where_the_app_is() -> None:
 
 
 def test_pausing_says_when_nothing_has_this_name_yet_and_pauses_all_the_same(app: Duly, database_url: str) -> None:
-    note = "nothing has the name {} yet: what comes under it will wait"
+    note = "there is no queue {} yet: items put into it will wait"
     assert app.pause("ring") is None, "a task of ours"
     assert app.pause("nosuch") == note.format("nosuch")
     assert app.pause("nosuch") == note.format("nosuch"), "that it is paused is no name"

@@ -142,7 +142,7 @@ def test_a_handler_keeps_its_lease_though_the_keepers_connection_falls_silent(
         proxy.swallow()
         until(lambda: item(ours, long).state == "done", 90, ours.logs)
         assert item(ours, long).attempt == 1
-        assert "could not prolong" not in ours.logs()
+        assert "could not extend" not in ours.logs()
         assert ours.stop() == [0]
 
 

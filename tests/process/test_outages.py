@@ -77,7 +77,7 @@ def test_an_outage_longer_than_a_lease_blames_nobody_and_loses_no_result(server:
         server.stop()
         gone = time.monotonic()
         until(lambda: len(ours.lines("ended")) >= 4)
-        until(lambda: "could not prolong" in ours.logs())
+        until(lambda: "could not extend" in ours.logs())
         until(lambda: time.monotonic() - gone > AWAY)
         server.start()
         until(lambda: all_done(ours), 90, lambda: (blamed(ours), ours.states(), ours.logs()[-3000:]))

@@ -658,7 +658,7 @@ def test_an_admin_pauses_a_queue_and_sets_a_limit_and_both_are_audited(house: Ho
 def test_a_queue_that_nothing_has_the_name_of_is_paused_and_told_so(house: House) -> None:
     answer = house.root.post("/api/queues/nosuch/pause")
     assert (answer.status_code, answer.json()) == (
-        200, {"note": "nothing has the name nosuch yet: what comes under it will wait"},
+        200, {"note": "there is no queue nosuch yet: items put into it will wait"},
     )  # fmt: skip
     assert [queue["paused"] for queue in house.root.get("/api/queues").json()["items"]] == [True]
     assert house.root.post("/api/queues/nosuch/resume").status_code == 204

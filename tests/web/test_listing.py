@@ -414,7 +414,7 @@ def test_a_selection_leaves_alone_what_cannot_live_again(house: House) -> None:
     live = house.put(key="same")
     refused = act(house.root, "retry", unread, old, failed, live)
     assert refused.status_code == 409
-    for reason in (f"item {unread} could not be read", f"item {old} cannot live again: another live item has its key"):
+    for reason in (f"item {unread} could not be read", f"item {old} cannot be retried: another live item has its key"):
         assert reason in refused.json()["detail"]
     assert act(house.root, "retry", unread, old, failed, live, skip=True).json() == {"ids": [failed, live]}
     assert [house.app.read.item(each).state for each in (unread, old, failed, live)] == [

@@ -87,7 +87,7 @@ class Link:
         """What keeps messages from being sent and received, in a few words; None when nothing does."""
         if not self.is_open:
             return f"no connection to the broker at {self.where}: {self._trouble}"
-        return None if self._blocked is None else f"the broker at {self.where} takes no messages: {self._blocked}"
+        return None if self._blocked is None else f"the broker at {self.where} accepts no messages: {self._blocked}"
 
     @property
     def is_blocked(self) -> bool:
@@ -208,11 +208,11 @@ class Link:
 
     def _on_blocked(self, _: Any, method: Any) -> None:
         self._blocked = str(method.method.reason or "blocked")
-        log.warning("%s: %s takes no messages: %s", self.name, self.where, self._blocked)
+        log.warning("%s: %s accepts no messages: %s", self.name, self.where, self._blocked)
 
     def _on_unblocked(self, *_: Any) -> None:
         self._blocked = None
-        log.info("%s: %s takes messages again", self.name, self.where)
+        log.info("%s: %s accepts messages again", self.name, self.where)
 
     def _close(self) -> None:
         connection = self._connection

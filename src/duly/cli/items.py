@@ -58,14 +58,14 @@ def _note(row: Row) -> str:
     return f"key {row.key}" if row.key else ""
 
 
-@click.command(short_help="Put an item that has ended once more.")
+@click.command(short_help="Put an item that has ended again, as a new one.")
 @item_id
 @key
 @options.at
 @options.delay
 @printing_times
 def again(session: Session, item_id: int, **given: Any) -> None:
-    """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
+    """Put an item that has ended again, as a new one: same task, arguments, queue, rank and tries."""
     print_placed(session, session.api.again(item_id, **given))
 
 

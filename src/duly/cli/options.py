@@ -190,7 +190,7 @@ def who() -> Principal:
 
 def app_spec(spec: str | None) -> str:
     if not spec:
-        raise ConfigError("app: which app has this task? Say --app MODULE:APP (or file.py:app), or set DULY_APP")
+        raise ConfigError("app: which app has this task? Use --app MODULE:APP (or file.py:app), or set DULY_APP")
     return spec
 
 
@@ -211,7 +211,7 @@ def opened(makes: bool = False) -> Iterator[Duly]:
         knock(url)
     elif not makes and (path := missing_file(url)):
         raise ConfigError(
-            f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` makes it, "
+            f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` creates it, "
             "--database-url or DULY_DATABASE_URL names another"
         )
     with closing(app):

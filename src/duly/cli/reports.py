@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # how many queues, workers and limits are shown of each; --json has more
 
 
-@click.command(short_help="Whether all is well, and what waits and runs.")
+@click.command(short_help="Show health, queues, workers and limits.")
 @printing_times
 def now(session: Session) -> None:
     """Show whether all is well and why not: what waits, runs or is late, the worst queues, the workers and limits."""
@@ -80,7 +80,7 @@ def _tables(session: Session, picture: Picture) -> Iterator[Table]:
         yield words.table("limit", ">used", "", ">full", rows=rows)
 
 
-@click.command(short_help="What happened in the last minutes.")
+@click.command(short_help="Show the history of the last minutes.")
 @click.option("--minutes", type=click.IntRange(1, 20_160), default=60, show_default=True, help="How far back.")
 @click.option("--task", metavar="NAME", help="Only of this task.")
 @click.option("--job", type=click.IntRange(1), metavar="ID", help="Of this job.")
@@ -110,7 +110,7 @@ def _grace(default: str, doc: str) -> Callable[[Callable[..., None]], Callable[.
     return options.together(grace, options.most(10_000, default=100), printing_times)
 
 
-@click.command(short_help="What was started late.")
+@click.command(short_help="List items that were started late.")
 @_grace("5m", "Delays up to this are not late.")
 def late(session: Session, grace: float, most: int) -> None:
     """Done items that were started later than the grace period after their time, latest first."""
@@ -124,7 +124,7 @@ def late(session: Session, grace: float, most: int) -> None:
     session.print_table(session.api.late(grace, most), "nothing was late", titles, row)
 
 
-@click.command(short_help="What should be done and is not.")
+@click.command(short_help="List items that should have ended and have not.")
 @_grace("1h", "How long after its time.")
 def stuck(session: Session, grace: float, most: int) -> None:
     """Items that are not done long after their time: due, running, waiting for a retry, or given up; oldest first."""
@@ -150,7 +150,7 @@ def alerts(session: Session) -> None:
 
 
 @click.command(short_help="Who did what.")
-@click.option("--subject", metavar="KIND:ID", help="Only what was done to this, such as item:7 or queue:mail.")
+@click.option("--subject", metavar="KIND:ID", help="Only actions on this subject, such as item:7 or queue:mail.")
 @options.most(500)
 @printing_times
 def audit(session: Session, subject: str | None, most: int) -> None:
@@ -164,8 +164,8 @@ def audit(session: Session, subject: str | None, most: int) -> None:
     session.print_lines(list(session.api.audit(subject, most=most)), "the audit log is empty", line)
 
 
-@click.command(short_help="Whether any worker is alive: a dead-man's switch.")
-@options.span_option("--max-age", default="5m", show_default=True, help="The oldest sign of life that is accepted.")
+@click.command(short_help="Check whether any worker is alive: a dead-man's switch.")
+@options.span_option("--max-age", default="5m", show_default=True, help="The oldest worker report that is accepted.")
 @click.option("--webhook", metavar="URL", help="Notify this address when no worker is alive.")
 @options.span_option("--every", help="Keep checking, at this interval, instead of checking once.")
 @printing
@@ -183,7 +183,7 @@ def alive(session: Session, max_age: float, webhook: str | None, every: float | 
         try:
             age = session.api.silence()
             heard_at = time.monotonic()
-            text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
+            text = "no worker has ever run" if age is None else f"the last report of a worker is {words.span(age)} old"
         except (ServiceError, StoreUnavailable) as error:
             if every is None:
                 raise

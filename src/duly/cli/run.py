@@ -61,17 +61,17 @@ def worker(spec: str, tasks: str | None) -> None:
 def _leave() -> None:
     """End the process now: a normal exit would wait for threads of handlers whose items were released."""
     if any(thread.name.startswith(("asyncio_", "ThreadPoolExecutor")) for thread in threading.enumerate()):
-        log.warning("leaving handlers behind that did not stop")
+        log.warning("exiting, although some handlers have not stopped")
         logging.shutdown()
         os._exit(0)
 
 
-@click.command(short_help="Migrate, work and serve, in one process.")
+@click.command(short_help="Migrate, run a worker and serve, in one process.")
 @click.argument("spec", metavar="[MODULE:APP]", required=False, envvar="DULY_APP")
 @click.option(
     "--demo",
     is_flag=True,
-    help="Made-up work on a scratch database that falls due, fails, is retried and ends in review.",
+    help="Run demo apps on a scratch database.",
 )
 @lifetime
 @options.concurrency
@@ -115,10 +115,10 @@ def serve(spec: str | None) -> None:
         app.check()
         with serving(app) as service:
             if service is None:
-                raise ConfigError("http_port: 0 is nowhere; choose a port with --http-port or DULY_HTTP_PORT")
+                raise ConfigError("http_port: 0 means no port; choose one with --http-port or DULY_HTTP_PORT")
             while not signals.count:
                 if not service.is_alive:
-                    raise DulyError("the service ended by itself; its log says why")
+                    raise DulyError("the service ended unexpectedly; see its log")
                 time.sleep(0.1)
             log.info("stopping: finishing the requests under way")
             app.internals.store.hasten()
@@ -154,7 +154,7 @@ def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Itera
             raise
         raise ConfigError(
             f"the service needs {error.name}, which is not installed: pip install 'duly[server]'; "
-            "`duly worker` does without"
+            "`duly worker` does not need it"
         ) from None
     with Service(app, settings.http_host, settings.http_port, ailing) as service:
         click.echo(f"dashboard at {service.shown_url}")

@@ -23,13 +23,13 @@ STATES = ("active", "paused", "broken")
 
 schedule_id = click.argument("schedule_id", type=options.ID, metavar="ID")
 catch_up = click.option(
-    "--catch-up", type=click.Choice(["all", "latest", "skip"]), help="What becomes of missed occurrences."
+    "--catch-up", type=click.Choice(["all", "latest", "skip"]), help="Which missed occurrences still run."
 )
 max_lateness = options.span_option(
     "--max-lateness", help="Do not start later than this after the planned time, such as 1h."
 )
 overlap = click.option(
-    "--overlap", type=click.Choice(["allow", "skip", "supersede"]), help="If the one before is not over."
+    "--overlap", type=click.Choice(["allow", "skip", "supersede"]), help="If the previous occurrence has not ended."
 )
 
 
@@ -164,7 +164,7 @@ _act("reactivate", "reactivate", "Reactivate schedules that were deactivated aft
 @schedules.command(name="reactivate-all")
 @click.option("--task", help="Only those of this task.")
 @click.option("--cause", metavar="CLASS", help="Only those whose last item ended with this class of errors.")
-@click.option("--run", is_flag=True, help="And one occurrence of each now.")
+@click.option("--run", is_flag=True, help="Also run one occurrence of each now.")
 @acting
 def reactivate_all(session: Session, task: str | None, cause: str | None, run: bool) -> None:
     """Try again all that were deactivated after failures in a row, such as by an outage."""

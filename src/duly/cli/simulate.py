@@ -37,7 +37,7 @@ def _parameters() -> list[click.Parameter]:
     ]
 
 
-@click.command(cls=_Simulate, short_help="The next days in virtual time, with failures, outages and crashes.")
+@click.command(cls=_Simulate, short_help="Simulate the next days, with failures, outages and crashes.")
 @click.argument("what", metavar="NAME|MODULE:APP")
 @click.option("--days", type=click.FloatRange(0, 3_660, min_open=True), default=7, show_default=True)
 @click.option("--start", default="2026-01-01T00:00+00:00", show_default=True, metavar="TIME", help="Or: now.")

@@ -35,7 +35,7 @@ def users(session: Session) -> None:
 
 @users.command(name="add")
 @name
-@click.option("--admin", is_flag=True, help="May see and do everything, for everyone.")
+@click.option("--admin", is_flag=True, help="May see and change everything, of all users.")
 @password_stdin
 @session(options.as_json, makes=True)
 def add_user(session: Session, name: str, admin: bool, password_stdin: bool) -> None:
@@ -99,7 +99,7 @@ def _password(from_stdin: bool, is_required: bool) -> str | None:
         typed: str = click.prompt(label, default=default, show_default=False, hide_input=True, confirmation_prompt=True)
         return typed or None
     if is_required:
-        raise InputError("password", "is asked for on a terminal; elsewhere use --password-stdin")
+        raise InputError("password", "needs a terminal; use --password-stdin without one")
     return None
 
 

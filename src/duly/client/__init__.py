@@ -61,7 +61,7 @@ class Client:
     def again(
         self, item_id: int, *, idempotency_key: str | None = None, **options: Unpack[filters.AgainOptions]
     ) -> Placed[Any]:
-        """Put an item that has ended once more, as a new one."""
+        """Put an item that has ended again, as a new one."""
         path, body = f"/api/items/{item_id}/again", wire.written(options)
         return wire.read(Placed[Any], self.http.request("POST", path, body, idempotency_key=idempotency_key))
 

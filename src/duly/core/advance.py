@@ -99,7 +99,7 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
             changes = [decide(item, Superseded(), now, UNKNOWN) for item in live if item.state == "waiting"]
         if any(item.state == "running" or schedule.overlap == "skip" for item in live):
             gone = Missed(len(wanted), wanted[0], wanted[-1])
-            notes.append(_skipped(schedule, gone, "the one before is still under way"))
+            notes.append(_skipped(schedule, gone, "the previous one has not ended"))
             skipped, wanted, changes = skipped + gone.count, [], []
     is_cut = is_all and len(wanted) == MOST
     moved = replace(

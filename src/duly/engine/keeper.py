@@ -112,7 +112,7 @@ class Watchdog:
         soon = time.monotonic() + self.lease / 10
         ending = {fence for fence, lease in held.items() if lease.ends <= soon}
         if news := [held[fence] for fence in ending if not held[fence].is_ending]:
-            log.error("could not prolong %d leases in time: stopping their handlers", len(news))
+            log.error("could not extend %d leases in time: stopping their handlers", len(news))
             for lease in news:
                 lease.is_ending = True
         # Their attempts are released when the database answers again. A thread cannot be stopped. It continues, and its

@@ -81,7 +81,7 @@ class Loop:
                 continue
             self._ticking_since = None
             if failures:
-                log.info("%s goes on after %.1f s", self.name, time.monotonic() - self._failing_since)
+                log.info("%s continues after %.1f s", self.name, time.monotonic() - self._failing_since)
                 failures, self.trouble, self._logged_at = 0, None, -LOG_EVERY
             if pause > 0:
                 self.wake.wait(pause)
@@ -98,4 +98,4 @@ class Loop:
         if isinstance(error, StoreUnavailable):
             log.warning("%s waits for the database: %s", self.name, error)
         else:
-            log.error("%s failed and goes on", self.name, exc_info=error)
+            log.error("%s failed and continues", self.name, exc_info=error)

@@ -161,7 +161,7 @@ class Watch:
         minutes = silence / 60
         return NewAlert(
             "no_tick",
-            f"Scheduler appears to have been down: no worker gave a sign of life for {minutes:,.0f} minutes",
+            f"Scheduler appears to have been down: no worker reported for {minutes:,.0f} minutes",
             {"lastRun": seen_at, "minutesSinceLastRun": round(minutes, 1)},
         )
 

@@ -201,7 +201,7 @@ class Duly:
         delay: float | timedelta | None = None,
         connection: Any = None,
     ) -> Placed[Any]:
-        """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
+        """Put an item that has ended again, as a new one: same task, arguments, queue, rank and tries."""
         trace = self.internals.telemetry.traceparent()
         placed = _items(self).again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)
         return placed.awaited_by(self.internals.endings)

@@ -133,7 +133,7 @@ class Endings:
                 log.debug("waiting for ends of items: %s", error)
                 stop.wait(1.0)
             except Exception:  # callers must not wait for a thread that has ended
-                log.exception("waiting for ends of items failed and goes on")
+                log.exception("waiting for ends of items failed and continues")
                 stop.wait(1.0)
 
     def _look_around(self) -> None:

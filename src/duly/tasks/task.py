@@ -69,7 +69,7 @@ class Task(Puttable[P, R]):
         self._read_signature()
         by = {limit.by for limit in self.limits if limit.by}
         if len(by) > 1:
-            raise InputError("limits", "all that are kept per value of an argument must be so by the same argument")
+            raise InputError("limits", "limits per value must all use the same argument")
         self._by = next(iter(by), None)  # the argument whose values have a queue each
         if len({limit.name for limit in self.limits}) < len(self.limits):
             raise InputError("limits", "two of them have the same name")

@@ -52,14 +52,14 @@ class Counts(Metrics):
         super().__init__()
         self._tasks = tasks  # the app's own mapping, in which tasks may be added later
         self._settings = settings
-        self._claims = self.counter("duly_claims", "Claims by how much of what was asked they got.", "result")
+        self._claims = self.counter("duly_claims", "Claims by result: full, short or empty.", "result")
         self._claimed = self.counter("duly_claimed_items", "Items started (processing rate).", "task")
         self._ended = self.counter("duly_attempts", "Ended attempts by outcome.", "task", "outcome")
-        self._finished = self.counter("duly_finished_items", "Items that came to an end.", "task", "state")
+        self._finished = self.counter("duly_finished_items", "Items that ended.", "task", "state")
         self._retried = self.counter("duly_retries", "Retries scheduled (retry rate).", "task")
         self._refused = self.counter("duly_refused_results", "Late results of stale attempts.", "task")
-        self._limited = self.counter("duly_limited_claims", "Claims that a limit had no room for.", "queue")
-        contended = "Claims that found the due work taken already."
+        self._limited = self.counter("duly_limited_claims", "Claims without items because of a limit.", "queue")
+        contended = "Claims whose due items other workers had already taken."
         self.add(lambda: counter("duly_contended_claims", contended, [], Counter({(): self._claims["empty"]})))
         doc = "How long after its due time an item was started."
         self._lateness = self.histogram("duly_lateness_seconds", doc, LATENESS)
@@ -116,7 +116,7 @@ class Counts(Metrics):
                 "actualTime": iso(item.started_at or item.due_at),
                 "latenessMinutes": int(late_by // 60),
                 "latenessHours": f"{late_by / 3600:.1f}",
-                "reason": "A retry waited long beyond its time" if is_retry else "Recovery from downtime",
+                "reason": "A retry started long after its time" if is_retry else "Recovery from downtime",
             },
         )
 
@@ -135,7 +135,7 @@ class Counts(Metrics):
             self._refused.update(change.task for change in changes if change.id in stale)
             for change in changes:
                 if change.id in stale:
-                    log.warning("%s %s: a late result was refused", self._label(change.task), change.id)
+                    log.warning("%s %s: a late result was rejected", self._label(change.task), change.id)
             changes = [change for change in changes if change.id not in stale]
         self._ended.update((change.task, change.outcome or "none") for change in changes)
         self._finished.update((change.task, change.state) for change in changes if change.finished_at is not None)

@@ -23,15 +23,15 @@ class JobCounts(Metrics):
         doc = "How long reading a file took, by type of job."
         self._reading = self.histogram("duly_ingest_seconds", doc, INGEST, "type")
         self._read = self.counter("duly_ingested_rows", "Rows that were read from files.", "type")
-        self._bad = self.counter("duly_unreadable_rows", "Those of them that are bad.", "type")
+        self._bad = self.counter("duly_unreadable_rows", "Rows of files that could not be read.", "type")
         self._writing: dict[str, float] = {}
-        write = "Average time of a write of rows, lately."
+        write = "Recent average duration of a write of rows."
         self.add(lambda: gauge("duly_ingest_write_seconds", write, ["type"], self._writing))
         self._pages = self.histogram("duly_page_seconds", "How long looking up a page of rows took.", PAGE, "list")
         self._slow = self.counter("duly_slow_pages", "Pages of rows that took longer than 250 ms.", "list")
-        waits = "Times that a database connection had to be waited for."
+        waits = "Number of waits for a database connection."
         self.add(lambda: counter("duly_pool_waits", waits, [], Counter({(): WAITS.count})))
-        seconds = "Seconds that this took in all."
+        seconds = "Total duration of waits for a database connection, in seconds."
         self.add(lambda: counter("duly_pool_wait_seconds", seconds, [], Counter({(): WAITS.seconds})))
 
     def settled(self, changes: Sequence[Change]) -> None:

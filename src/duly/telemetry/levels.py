@@ -57,8 +57,8 @@ class DatabaseMetrics:
             return
         yield gauge("duly_store_up", up, [], {(): 1})
         silence = {} if signs.seen_at is None else {(): max((now - signs.seen_at).total_seconds(), 0.0)}
-        yield gauge("duly_silence_seconds", "Age of the last sign of life of any worker.", [], silence)
-        yield gauge("duly_alert", "1 for each alert that stands.", ["alert"], dict.fromkeys(signs.alerts, 1))
+        yield gauge("duly_silence_seconds", "Seconds since the last report of any worker.", [], silence)
+        yield gauge("duly_alert", "1 for each raised alert.", ["alert"], dict.fromkeys(signs.alerts, 1))
         broken = "Schedules deactivated after failures in a row."
         yield gauge("duly_broken_schedules", broken, [], {(): signs.broken})
         try:
@@ -89,13 +89,13 @@ class DatabaseMetrics:
                     ages[name] = max(age, ages.get(name, 0.0))
                     most = self._held_seconds if depth.queue.partition("/")[0] in limited else self._late_seconds
                     is_late |= bool(depth.due) and depth.lane == "main" and not depth.paused and age > most
-        recovering = "1 while something is due for longer than it may be."
+        recovering = "1 while an item has been due for longer than alert_late_seconds."
         yield gauge("duly_recovery_mode", recovering, [], {(): float(is_late)})
         yield gauge("duly_queue_items", "Items in the queue.", ["queue", "lane", "state"], counts)
         yield gauge("duly_queue_due_items", "Waiting items that are due.", ["queue", "lane"], dues)
         yield gauge("duly_queue_oldest_due_seconds", "Age of the oldest due item.", ["queue"], ages)
         paused = {name: len(queues) for name, queues in closed.items()}
-        yield gauge("duly_queue_paused", "1 when the queue is paused; of several, how many are.", ["queue"], paused)
+        yield gauge("duly_queue_paused", "1 if the queue is paused; of several, how many are.", ["queue"], paused)
 
 
 def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:

@@ -72,7 +72,7 @@ class Items(VerbGroup):
         trace: str | None = None,
         connection: Any = None,
     ) -> Placed[Any]:
-        """Put an item that has ended once more, as a new one of its owner: same task, arguments, queue, rank, tries.
+        """Put an item that has ended again, as a new one of its owner: same task, arguments, queue, rank, tries.
 
         A row of a job comes as an item of its own, which the job does not count. It has no key, unless one is given.
         """
@@ -295,7 +295,7 @@ class Items(VerbGroup):
                 refused[item.id] = str(error)
             else:
                 if item.id in twins and item.state not in LIVE:
-                    refused[item.id] = f"item {item.id} cannot live again: another live item has its key"
+                    refused[item.id] = f"item {item.id} cannot be retried: another live item has its key"
                 else:
                     changes.append(change)
         if refused and not skip:
@@ -303,7 +303,7 @@ class Items(VerbGroup):
         return changes
 
     def _twins(self, ids: Iterable[int], connection: Any) -> set[int]:
-        """Those of these items whose key another live item has: they cannot live again."""
+        """Those of these items whose key another live item has: they cannot be retried."""
         return {row[0] for row in self._store.read("with_live_twin", {"ids": codec.text(list(ids))}, connection)}
 
 

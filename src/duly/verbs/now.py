@@ -148,7 +148,7 @@ class Now(VerbGroup):
         if totals.due:
             yield Reason("bad", f"no worker is running, and {_items(totals.due)} due", "/workers")
         else:
-            yield Reason("warn", "no worker is running: what falls due will wait", "/workers")
+            yield Reason("warn", "no worker is running: due items will wait", "/workers")
 
 
 def _schedules(active: Any, paused: Any, broken: Any, looked: Any, next_at: datetime | None) -> SchedulesNow:

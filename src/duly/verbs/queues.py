@@ -22,7 +22,7 @@ class Queues(VerbGroup):
             is_of_task = any(task.queue == name for task in self._context.tasks().values())
             is_there = is_of_task or store.read("is_queue", {"queue": name}, connection)[0][0]
         self._context.depths.forget()
-        return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
+        return None if is_there else f"there is no queue {name} yet: items put into it will wait"
 
     def resume(self, who: Principal, queue: str, connection: Any = None) -> None:
         """Open a paused queue again."""

@@ -120,7 +120,7 @@ class World:
         if moment.tzinfo is None:
             raise InputError("moment", f"has no time zone: {moment.isoformat()}")
         if moment < self.clock.now():
-            raise InputError("moment", f"{moment.isoformat()} is over: it is {self.clock.now().isoformat()} already")
+            raise InputError("moment", f"{moment.isoformat()} is in the past: it is {self.clock.now().isoformat()}")
         attempts = self.run()
         while (due_at := self._next()) is not None and due_at <= moment:
             self.clock.set(due_at)

@@ -287,7 +287,7 @@ def test_without_a_provider_rows_wait_and_the_doctor_tells(open_desk: Open, capl
     assert desk.row(job).status == "PENDING"
     assert "set enrichment_base_url" in caplog.text
     (finding,) = checks(EnrichmentSettings(), {f"enrichment/job-{job.id}": 1, "mail": 7})
-    assert (finding.level, finding.text) == ("bad", "1 wait, and there is no provider to ask")
+    assert (finding.level, finding.text) == ("bad", "1 wait, and no provider is set")
     assert list(checks(EnrichmentSettings(base_url="http://x"), {"enrichment": 1})) == []
 
 

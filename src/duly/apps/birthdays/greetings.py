@@ -101,7 +101,7 @@ class Birthdays:
                 verbs.audit.note(local(actor), "person.added", f"person:{person_id}", {}, connection)
         told = (person.first_name, person.last_name, person.birthday, person.leap, person.zone)
         if not is_new and told != (first_name, last_name, *_rule_words(new[1]["rule"]), zone):
-            raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
+            raise InputError("person_id", f"{person_id!r:.80} exists with other values; use change")
         return person
 
     def add_many(self, people: Iterable[Mapping[str, Any]]) -> int:
@@ -268,7 +268,7 @@ def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
         try:
             if not settings.webhook_url:
                 raise ConfigError(
-                    "birthdays_webhook_url: say where greetings go, such as WEBHOOK_URL=https://example.com/hook"
+                    "birthdays_webhook_url: set the URL of the webhook, such as WEBHOOK_URL=https://example.com/hook"
                 )
             headers, timeout = attempt_headers(attempt), settings.timeout_seconds
             post_json(settings.webhook_url, {**greeting, **about}, headers=headers, timeout=timeout)

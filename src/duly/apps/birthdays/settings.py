@@ -15,7 +15,7 @@ QUEUE = "birthdays"
 def one_time(at: str) -> None:
     """Raise a ValueError if this is not a single time of day."""
     if "," in Yearly("01-01", at).at:
-        raise ValueError(f"must be one time of day, or people are greeted as often, got {at!r:.40}")
+        raise ValueError(f"must be a single time of day, got {at!r:.40}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,7 @@ def _breaks(load: Callable[[int], Plan], half: float, failure_rate: float) -> tu
         (lambda p: p.day_calls > p.day_limit, "a day has more calls than the limit allows"),
         (
             lambda p: p.retries_wanted > p.retries_possible,
-            f"more fails in a day ({failure_rate:.1%} of all) than retry windows take",
+            f"more products fail in a day ({failure_rate:.1%}) than retry windows allow",
         ),
     ]
 

@@ -96,7 +96,7 @@ def _named(user: str | None) -> str:
 @of_user
 @click.option("--status", "sync_status", type=click.Choice([*STANDINGS]), help="Result of the last sync.")
 @click.option("--slot", "hour_bucket", type=click.IntRange(0), metavar="N", help="The hour that they are synced at.")
-@click.option("--active/--inactive", "is_active", default=None, help="Those that are synced, or those that are not.")
+@click.option("--active/--inactive", "is_active", default=None, help="Only active, or only deactivated products.")
 @click.option("--search", "text", metavar="TEXT", help="A part of a SKU, or of its user's name.")
 @options.most()
 @printing

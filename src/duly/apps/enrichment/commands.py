@@ -10,7 +10,7 @@ from duly.cli import options
 from duly.cli.session import Session, printing
 
 
-@click.command(short_help="What was asked of the provider for the rows of a job.")
+@click.command(short_help="Requests to the provider for the rows of a job.")
 @click.argument("job_id", type=options.ID, metavar="JOB")
 @options.most()
 @printing

@@ -1,4 +1,4 @@
-"""What was asked of the provider for the rows of a job, over HTTP."""
+"""Requests to the provider for the rows of a job, over HTTP."""
 
 from __future__ import annotations
 

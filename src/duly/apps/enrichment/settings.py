@@ -63,4 +63,4 @@ def checks(settings: EnrichmentSettings, waiting: Mapping[str, int]) -> Iterator
     rows = sum(count for queue, count in waiting.items() if queue.partition("/")[0] == QUEUE)
     if rows and not settings.base_url:
         advice = "set DULY_ENRICHMENT_BASE_URL where the worker runs"
-        yield Finding("bad", "enrichment", f"{rows} wait, and there is no provider to ask", advice)
+        yield Finding("bad", "enrichment", f"{rows} wait, and no provider is set", advice)

@@ -163,7 +163,7 @@ def edit(session: Session, item_id: int, **given: Any) -> None:
 
 @messages.command("payload")
 @item
-@click.option("--out", type=click.File("wb"), default="-", metavar="FILE", help="Where to; without it, to the output.")
+@click.option("--out", type=click.File("wb"), default="-", metavar="FILE", help="Default: standard output.")
 @acting
 def download_payload(session: Session, item_id: int, out: BinaryIO) -> None:
     """Write all bytes of a message to a file."""

@@ -52,7 +52,7 @@ class MessageIntake:
             raise
         except DulyError as error:
             # One of them is at fault; the others must not wait for it.
-            log.warning("%d messages could not be kept together: %s", len(items), error)
+            log.warning("%d messages could not be stored together: %s", len(items), error)
             for delivery, item in zip(deliveries, items, strict=True):
                 try:
                     self._arm([item])
@@ -127,7 +127,7 @@ class MessageIntake:
         if problem is None and message.queue == self.settings.retry_queue:
             problem = f"original_queue: {message.queue} is the retry queue itself"
         if problem is None and len(delivery.body) > self.settings.message_max_bytes:
-            problem = f"it has {len(delivery.body):,} bytes, more than is kept of a message"
+            problem = f"it has {len(delivery.body):,} bytes, more than a message may have"
         if problem is not None:
             return self._invalid_item(delivery, problem, message.queue or message.named_queue)
         now = self.app.clock.now()
@@ -169,4 +169,4 @@ class MessageIntake:
         outgoing = Outgoing(mark, self.settings.manual_review_queue, properties, delivery.body)
         (receipt,) = self.service.publish([outgoing])
         if receipt is not CONFIRMED:
-            raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")
+            raise StoreUnavailable(f"a message that is too large to store could not be set aside: {receipt.why}")

@@ -56,7 +56,7 @@ class Queries:
         """All bytes of a message."""
         message = msgspec.convert(row.args, Message)
         if message.is_in_review:
-            raise WrongState(f"message {row.id} was too large to be kept: take it from the review queue")
+            raise WrongState(f"message {row.id} was too large to be stored: take it from the review queue")
         return message.body
 
     def drift(self, owner: str | None, minutes: int) -> list[Drift]:

@@ -114,9 +114,9 @@ class Review:
         if is_sent:
             message = replace(message, is_sent_back=True)
             if not message.queue:
-                raise InputError("queue", "say where to: this message came without a queue")
+                raise InputError("queue", "name a queue: this message came without one")
         if message.queue == self._settings.retry_queue:
             raise InputError("queue", "is the retry queue itself")
         if payload is not None and len(payload) > self._settings.message_max_bytes:
-            raise InputError("payload", "is larger than is kept of a message")
+            raise InputError("payload", "is larger than a message may be")
         return message

@@ -34,5 +34,5 @@ def checks(settings: RemindersSettings, waiting: Mapping[str, int]) -> Iterator[
     missing = [name for name in ("api_key", "assistant_id", "phone_number_id") if not getattr(settings, name)]
     if missing and waiting.get(QUEUE):
         names = ", ".join(f"VAPI_{name.upper()}" for name in missing)
-        text = f"{waiting[QUEUE]} wait, and the provider will want {names}"
-        yield Finding("warn", "reminders", text, "set what it gave you, where the worker runs")
+        text = f"{waiting[QUEUE]} wait, and the provider needs {names}"
+        yield Finding("warn", "reminders", text, "set the ids from the provider where the worker runs")

@@ -158,7 +158,7 @@ def _made(folder: Path) -> None:
     with contextlib.suppress(FileExistsError):
         folder.mkdir()
     if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise SourceError(f"{folder.name} in the inbox is no folder but a link or a file; it has to be removed")
+        raise SourceError(f"{folder.name} in the inbox is not a folder but a link or a file; remove it")
 
 
 def _note(path: Path, text: str) -> None:
