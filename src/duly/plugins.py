@@ -122,7 +122,7 @@ class Plugin(Generic[S, T]):
     checks: Callable[[S, Mapping[str, int]], Iterable[Finding]] = lambda _, __: ()
     # Its tables and views: a folder with the folders `sqlite` and `postgres`, which have files 0001_name.sql, 0002_….
     migrations: Path | None = None
-    # Where it can fetch the files of jobs from: sources with schemes of their own. It is given the settings.
+    # Sources of files for jobs, each with its own scheme. It receives the settings.
     sources: Callable[[S], Iterable[FileSource]] = lambda _: ()
     # Finds the alerts that have a reason now. Every worker calls it every 30 seconds, with the installed object. Alerts
     # are reported, repeated and cleared as the core's own are. Their names begin with that of the plug-in: `sms.idle`.
@@ -147,7 +147,7 @@ class Plugin(Generic[S, T]):
         return self.adopt(duly, self.install(duly, duly.section(self.settings)))
 
     def adopt(self, duly: Host, made: T) -> T:
-        """Have this app know what was installed on it, for the service and its metrics."""
+        """Register the installed object on this app, for the service and its metrics."""
         inside = duly.internals
         if self.name in inside.plugins:
             raise ConfigError(f"apps: {self.name} is installed on this app already")

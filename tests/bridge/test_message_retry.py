@@ -479,7 +479,7 @@ def test_a_message_larger_than_a_row_holds_is_set_aside_whole(sqlite_url: str, v
         assert broker.look(REVIEW) is None
         with pytest.raises(InputError, match="too large to be stored"):
             service.review.resend(row.id, queue="orders")
-        with pytest.raises(InputError, match="larger than is kept"):
+        with pytest.raises(InputError, match="larger than a message may be"):
             service.review.resend(row.id, queue="orders", payload=payload)
         service.review.resend(row.id, queue="orders", payload=b"the heart of it")
         assert broker.get().body == b"the heart of it"

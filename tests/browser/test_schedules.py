@@ -76,7 +76,7 @@ def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: W
     expect(history).to_contain_text("done")
 
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_text("What is missed meanwhile is not made up for.")).to_be_visible()
+    expect(page.get_by_text("Occurrences missed meanwhile are not made up for.")).to_be_visible()
     page.locator(".toasts").get_by_role("button", name="Undo").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     page.get_by_role("button", name="Pause").click()

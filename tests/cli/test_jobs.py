@@ -133,7 +133,7 @@ def test_an_installed_app_that_is_on_by_its_settings_need_not_be_said(
         return call("jobs", "create", "products.csv", "--json", DULY_DATABASE_URL=database_url, **env)
 
     said = create()
-    assert (said.exit_code, "Say --app MODULE:APP" in said.stderr) == (2, True)
+    assert (said.exit_code, "Use --app MODULE:APP" in said.stderr) == (2, True)
     made = told(create(DULY_ENRICHMENT_BASE_URL="http://127.0.0.1:9/nobody"))
     assert (made["job_type"], made["queue_state"]) == ("csv", "QUEUED")
 

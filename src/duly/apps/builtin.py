@@ -1,4 +1,4 @@
-"""The apps that the setting `apps` chooses, on one app: what `duly up` and `duly serve` run by themselves."""
+"""The apps that the setting `apps` selects, on one app: `duly up` and `duly serve` run them by default."""
 
 from __future__ import annotations
 

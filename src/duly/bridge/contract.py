@@ -1,4 +1,4 @@
-"""Reads a message of the retry queue, and finds what is wrong with it.
+"""Reads a message of the retry queue, and reports its problems.
 
 It is protobuf, or JSON with the same fields if the content type says so. Whatever the bytes are, the answer is a
 `Message`, which has a `problem` if it cannot be retried; no bytes may raise. Nothing is guessed either: the library's

@@ -1,4 +1,4 @@
-"""A connection to the broker, on a thread of its own, made again whenever it breaks.
+"""A connection to the broker in its own thread, which reconnects whenever it breaks.
 
 pika does the handshake, TLS, heartbeats and frames. Connections and channels are used only on the link's own thread;
 other threads use `call` to run something there. What is done with a channel is for `Consumer` and `Publisher` to say,

@@ -1,4 +1,4 @@
-"""A message that is to be retried, as a row keeps it: its content, the headers that it gets, and edits by people."""
+"""A message to be retried, as stored in a row: its content, the headers that are added, and edits by people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names queues, exchanges and messages may have. It needs no client library, so that settings can be checked."""
+"""Checks names of queues, exchanges and messages. It needs no client library, so that settings can be checked."""
 
 from __future__ import annotations
 

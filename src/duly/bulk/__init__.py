@@ -1,4 +1,4 @@
-"""Bulk jobs: files of rows come in, are kept row by row, processed at the pace that the other side allows, and go out.
+"""Bulk jobs: files of rows are read, stored row by row, processed at the rate that a provider allows, and exported.
 
 It knows no database, no app and no web server.
 

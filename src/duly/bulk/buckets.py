@@ -1,4 +1,4 @@
-"""Opens buckets: of S3 and what speaks its protocol (MinIO, Ceph), of Google Cloud and of Azure. Finds their objects.
+"""Opens buckets of S3 and compatible services (MinIO, Ceph), of Google Cloud and of Azure. Finds their objects.
 
 Credentials come from the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or from the machine's role.
 """

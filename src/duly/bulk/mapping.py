@@ -1,4 +1,4 @@
-"""Which column of a file is which field, and a row by its fields, as a task gets it. An app may define the fields.
+"""Maps the columns of a file to fields, and rows to the arguments of a task. An app may define the fields.
 
 Names are compared as people mean them: case, accents, punctuation and the joints of `camelCase` do not count. A file
 without a header has only its values to go by, and so only fields whose values are unmistakable are found there, and

@@ -89,7 +89,7 @@ def create_job(session: Session, path: Path, is_waited: bool, **file_options: Un
 @file_options
 @with_types
 def preview_job(session: Session, path: Path, **file_options: Unpack[UploadOptions]) -> None:
-    """Show what a job would make of the first rows of FILE. Nothing is kept."""
+    """Show how a job would read the first rows of FILE. Nothing is stored."""
     with path.open("rb") as file:
         seen = session.api.preview_job(file, path.name, **file_options)
     lines = [f"{field} is the column {column!r}" for field, column in seen.mapping.items()]

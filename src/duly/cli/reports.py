@@ -23,7 +23,7 @@ SHOWN = 10  # how many queues, workers and limits are shown of each; --json has 
 @click.command(short_help="Show health, queues, workers and limits.")
 @printing_times
 def now(session: Session) -> None:
-    """Show whether all is well and why not: what waits, runs or is late, the worst queues, the workers and limits."""
+    """Show health and problems: waiting, running and late items, the worst queues, workers and limits."""
     picture = session.api.now()
     session.print_one(picture, lambda: _print_picture(session, picture))
 
@@ -170,7 +170,7 @@ def audit(session: Session, subject: str | None, most: int) -> None:
 @options.span_option("--every", help="Keep checking, at this interval, instead of checking once.")
 @printing
 def alive(session: Session, max_age: float, webhook: str | None, every: float | None) -> None:
-    """Look for a worker's sign of life in the database: for probes and timers of a host that outlives the workers.
+    """Check the last report of a worker in the database: for probes and timers of a host that outlives the workers.
 
     Exit code 0: a worker is alive. 1: none has been for longer than --max-age, or this could not be found out.
     """
@@ -187,7 +187,7 @@ def alive(session: Session, max_age: float, webhook: str | None, every: float | 
         except (ServiceError, StoreUnavailable) as error:
             if every is None:
                 raise
-            # The switch has to survive an outage of the database or service: the last sign of life grows older.
+            # The switch has to survive an outage of the database or service: the last report grows older.
             age, problem = time.monotonic() - heard_at, str(error)
             text = f"no answer for {words.span(age)}: {problem}"
         is_alive = age is not None and age <= max_age

@@ -39,7 +39,7 @@ def users(session: Session) -> None:
 @password_stdin
 @session(options.as_json, makes=True)
 def add_user(session: Session, name: str, admin: bool, password_stdin: bool) -> None:
-    """Add a user. On a terminal a password is asked for; without one the user can only use API keys."""
+    """Add a user. On a terminal it prompts for a password; without one the user can only use API keys."""
     password = _password(password_stdin, is_required=False)
     user = session.api.create_user(name, "admin" if admin else "user", password)
     session.print_one(user, f"{user.id} is {_a(user.role)}" + ("" if password else "; `duly keys add` makes a key"))

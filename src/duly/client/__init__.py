@@ -134,7 +134,7 @@ class Client:
         return int(self.http.request("POST", "/api/jobs", {"source": source, **wire.written(options)})["jobId"])
 
     def preview_job(self, file: BinaryIO, name: str, **options: Unpack[filters.UploadOptions]) -> results.FilePreview:
-        """What a job would make of the first rows of a file. Nothing is kept."""
+        """How a job would read the first rows of a file. Nothing is stored."""
         return wire.read(
             results.FilePreview, self.http.upload("/api/jobs/preview", file, name, wire.written(options), None)
         )
@@ -311,7 +311,7 @@ class Client:
         return self.http.pages(ShownSchedule, "/api/schedules", most, **filter, after_id=after or None)
 
     def schedule_story(self, schedule_id: int, ahead: int = 5) -> shown.ScheduleStory:
-        """A schedule with its next times, what it made and what was done to it."""
+        """A schedule with its next times, its items and its changes."""
         return self.http.get(shown.ScheduleStory, f"/api/schedules/{schedule_id}", ahead=ahead)
 
     def change_schedule(self, schedule_id: int, **fields: Unpack[filters.ScheduleChange]) -> ShownSchedule:
@@ -404,7 +404,7 @@ class Client:
             self.http.request("PUT", path, {"limit": limit})
 
     def workers(self) -> Iterator[shown.WorkerLife]:
-        """Workers that gave a sign of life within a day and did not sign off."""
+        """Workers that reported within a day and did not sign off."""
         return self.http.pages(shown.WorkerLife, "/api/workers")
 
     def alerts(self) -> list[shown.Alert]:
@@ -420,7 +420,7 @@ class Client:
         return self.http.get(list[shown.StuckItem], "/api/stuck", grace=grace, most=most)
 
     def silence(self) -> float | None:
-        """Seconds since the last sign of life of any worker; None if there never was one."""
+        """Seconds since the last report of any worker; None if there never was one."""
         found: float | None = self.http.request("GET", "/api/alive")["ageSeconds"]
         return found
 

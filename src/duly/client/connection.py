@@ -69,7 +69,7 @@ class Connection:
         return wire.read(kind, self.request("PATCH", path, wire.written(body)))
 
     def pages(self, kind: type[T], path: str, most: int | None = None, /, **query: Any) -> Iterator[T]:
-        """The rows of a list, at most `most`, read page by page as they are asked for."""
+        """The rows of a list, at most `most`, read page by page as needed."""
         return islice(self._pages(kind, path, min(most or PAGE, PAGE), wire.written(query)), most)
 
     def _pages(self, kind: type[T], path: str, size: int, query: Mapping[str, Any]) -> Iterator[T]:
@@ -123,7 +123,7 @@ class Connection:
         return self._repeat("POST", self._target(path, None), whole, headers)
 
     def download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
-        """Write what is at this path to a file, as it comes."""
+        """Stream the response of this path to a file."""
         target = self._target(path, query)
         try:
             response, first = self._begun(target)

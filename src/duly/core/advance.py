@@ -1,4 +1,4 @@
-"""What becomes of a schedule when it is due, and when a person changes it. Pure, as `decide` is for items.
+"""The change of a schedule when it is due, and when a person changes it. Pure, like `decide` for items.
 
 Between its `next_at` and now there may be one occurrence, or many after a day of downtime. Its catch-up policy says
 which of them still become items; the others are line of in the audit log. Then it moves on to its next time.

@@ -1,4 +1,4 @@
-"""The whole state machine: what an outcome makes of an item. Pure, and complete over all states and outcomes.
+"""The whole state machine: the change of an item by an outcome. Pure, and complete over all states and outcomes.
 
                put                    claim
     (nothing) ─────▶ waiting ───────────────────────▶ running
@@ -65,7 +65,7 @@ class Rules(Struct, frozen=True):
     is_trusted: bool = False  # it never takes its process down, so a lost worker is not its fault
 
 
-# The highest rank that a put may ask for.
+# The highest rank that a put may set.
 LAST_RANK = 100
 
 _STATUSES: dict[State, Status] = {
@@ -75,7 +75,7 @@ _LABELLED: dict[str | None, Status] = {"not_found": "NOT_FOUND", "skipped": "SKI
 # Rows of a job that have ended, but not so well that they could not be processed again.
 AGAIN = ("NOT_FOUND", "SKIPPED")
 
-# What people may ask of an item, in the words of a refusal.
+# The actions of people on an item, as named in errors.
 _VERBS = {Cancel: "be cancelled", Revived: "be retried", Discarded: "be discarded"}
 
 # For items of a task that is not registered in this process: never give up, for another process may know the task.

@@ -58,7 +58,7 @@ class ItemFilter(ActOptions, total=False):
 
 
 class RowFilter(TypedDict, total=False):
-    """Which rows of jobs are meant."""
+    """A filter for rows of jobs."""
 
     job_type: str | None
     job_ids: Sequence[int]

@@ -59,7 +59,7 @@ class ItemFields(Struct, frozen=True):
     failures: int  # tries in which the handler failed
     crashes: int  # tries that ended with the process they ran in
     losses: int  # times that the worker vanished while it ran this
-    fence: int  # the number of its last claim, without which a result is refused
+    fence: int  # the number of its last claim; a result with another number is rejected
     claimed_by: str | None  # the name of the worker that claimed it last
     started_at: datetime | None  # when it was last claimed
 
@@ -77,7 +77,7 @@ class Item(ItemFields, frozen=True, gc=False):
     schedule_id: int | None = None  # the schedule that made it, if one did
     streak: int | None = None  # how often that schedule had failed in a row when it made this item
     fingerprint: str | None = None  # the fingerprint that the schedule had when it made this item
-    expires_at: datetime | None = None  # a first try is not started after this, unless a person asked for it
+    expires_at: datetime | None = None  # a first try is not started after this, unless a person requests it
     revivals: int = 0  # how often a person had it tried again after it had ended
     owner: str | None = None  # the user it belongs to; None: it was put by code
     job_id: int | None = None  # the job that it is a row of
@@ -117,7 +117,7 @@ class NewRow(NewItem, frozen=True, gc=False):
     row_no: int = 0  # from 1, in the order of the rows
     status: Status = "PENDING"
     changed_at: datetime | None = None
-    input: bytes | None = None  # the row as it came, where `args` is what was made of it
+    input: bytes | None = None  # the row as it was uploaded; `args` are the arguments made from it
     outcome: str | None = None
     state: State = "waiting"
     finished_at: datetime | None = None
@@ -305,7 +305,7 @@ class Ask(Struct, frozen=True, gc=False):
 
 
 class Grant(Struct, frozen=True, gc=False):
-    """The answer to an ask."""
+    """The result of an ask."""
 
     items: list[Item] = []  # what was claimed
     calls: int = 0  # how many calls of a handler were granted for these items
@@ -327,7 +327,7 @@ class Verdict(Exception):
 
 
 class Snooze(Verdict):
-    """Not now: come back after `delay`. Neither a failure nor an attempt."""
+    """Try again after `delay`. Counts neither as a failure nor as an attempt."""
 
     __match_args__ = ("delay",)
 
@@ -470,7 +470,7 @@ class Member(Struct, frozen=True, gc=False):
 
 
 class Change(Struct, frozen=True, gc=False):
-    """What an outcome makes of an item. It is applied only if the item is still in the state `was`, under `fence`."""
+    """The change of an item by an outcome. It applies only if the item is still in the state `was`, under `fence`."""
 
     id: int
     task: str
@@ -569,7 +569,7 @@ class Schedule(Struct, frozen=True, gc=False):
     fingerprint: str | None  # what its subject looked like at the last success; see `Fingerprint`
     unchanged: int  # how often the subject looked as before
     skipped: int  # how many occurrences did not become items
-    keep: bytes | None  # what the handler asked to keep with `Fingerprint(keep=…)`, as JSON text
+    keep: bytes | None  # the value of `Fingerprint(keep=…)`, as JSON text
     created_at: datetime
     owner: str | None = None  # the user it belongs to; None: code made it
 
@@ -588,7 +588,7 @@ class NewAuditLine(Struct, frozen=True, gc=False):
 
 
 class Revision(Struct, frozen=True, gc=False):
-    """What becomes of a schedule. All of it is written in one transaction."""
+    """The change of a schedule. All of it is written in one transaction."""
 
     schedule: Schedule  # with its new values
     occurrences: tuple[datetime, ...] = ()  # which become items

@@ -49,7 +49,7 @@ class Patient(Generic[T]):
             question.set_result(answer)
 
 
-# An answer is kept for this many times the seconds that it took, so asking takes at most a fiftieth of the time.
+# An answer is cached for this many times the seconds that it took, so queries take at most 2 % of the time.
 WORTH = 50
 # An answer that takes fewer seconds than this is not kept: in a small database it is always up to date.
 CHEAP = 0.025
@@ -73,7 +73,7 @@ class Thrifty(Patient[T]):
         return kept[0] if kept is not None and time.monotonic() < kept[1] else super().__call__()
 
     def forget(self) -> None:
-        """Something changed, so the next call must ask again."""
+        """Drop the cached answer: the next call must query again."""
         self._changes += 1
         self._kept = None
 

@@ -71,7 +71,7 @@ class JobField(Struct, frozen=True):
 
 
 class JobTypeInfo(Struct, frozen=True):
-    """A type of jobs, and what it makes of the columns of a file."""
+    """A job type, and how it maps the columns of a file."""
 
     name: str
     task: str
@@ -80,17 +80,17 @@ class JobTypeInfo(Struct, frozen=True):
 
 
 class PreviewRow(Struct, frozen=True):
-    """A row of the file, the fields it would have, and why it would be refused."""
+    """A row of the file, its fields, and why it would be rejected."""
 
     number: int
     line: int
     values: dict[str, Any]
     normal: Annotated[dict[str, str], Doc("The fields that the row would have.")]
-    problems: Annotated[tuple[str, ...], Doc("Why it would be refused.")]
+    problems: Annotated[tuple[str, ...], Doc("Why it would be rejected.")]
 
 
 class FilePreview(Struct, frozen=True, kw_only=True):
-    """What would become of a file: what it is, which column would be which field, and its first rows."""
+    """The preview of a file: its kind, the mapping of its columns, and its first rows."""
 
     kind: Annotated[str, Doc("csv, jsonl, xlsx, image, or images for a zip file of them.")]
     columns: tuple[str, ...]
@@ -102,7 +102,7 @@ class FilePreview(Struct, frozen=True, kw_only=True):
 
 
 class ScannedFile(Struct, frozen=True):
-    """What became of one file."""
+    """The result for one file."""
 
     source: Annotated[str, Doc("The address of the file, or the place that could not be read.")]
     job_id: int | None = None

@@ -71,7 +71,7 @@ class Story(Struct, frozen=True):
     tries: list[Tried]
     timeline: list[Event]  # oldest first
     trace_id: str | None  # of the trace in which it was put
-    schedule_key: str | None  # of the schedule that made it, while that is there
+    schedule_key: str | None  # of the schedule that created it, while that exists
 
 
 class ScheduleName(Struct, frozen=True):
@@ -91,9 +91,9 @@ class AuditLine(Struct, frozen=True):
 
 
 class Signs(Struct, frozen=True):
-    """Whether all is well, in a few numbers."""
+    """Health in a few numbers."""
 
-    seen_at: datetime | None  # the last sign of life of any worker
+    seen_at: datetime | None  # the last report of any worker
     alerts: list[str]  # the names of those that stand
     broken: int  # how many schedules are deactivated
 
@@ -168,7 +168,7 @@ class LimitUse(Struct, frozen=True):
 
 
 class WorkerLife(Struct, frozen=True):
-    """A worker, with its last sign of life."""
+    """A worker, with its last report."""
 
     name: str
     tasks: list[str]
@@ -272,7 +272,7 @@ class QueueDepth(Struct, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True):
-    """What was measured of one subject since it was last asked for."""
+    """The measurements of one subject since the last read."""
 
     kind: HistoryKind
     subject: str  # the name of a task or a pace, or the id of a job
@@ -359,7 +359,7 @@ class Occurrence(Struct, frozen=True):
 
 
 class ScheduleStory(ShownSchedule, frozen=True, kw_only=True):
-    """A schedule with its next times, the items it made, and what was done to it."""
+    """A schedule with its next times, its items, and its changes."""
 
     next: Annotated[list[datetime], Doc("Its next times; none while it is paused or broken.")]
     notes: Annotated[list[ClockNote], Doc("Clock changes at these times.")]
@@ -505,7 +505,7 @@ class JobItem(Struct, frozen=True):
 
 
 class PendingItem(JobItem, frozen=True):
-    """A row of any job in a list, with what is known of its job."""
+    """A row of any job in a list, with facts about its job."""
 
     job_type: str | None = None
     user_id: str | None = None

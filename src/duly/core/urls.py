@@ -1,4 +1,4 @@
-"""Which web addresses can be asked for."""
+"""Checks of web addresses."""
 
 from __future__ import annotations
 

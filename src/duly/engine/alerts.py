@@ -1,4 +1,4 @@
-"""Alerts are rows: of many workers one sends an alert to the webhook, and another does if that one dies before.
+"""Alerts are rows: one of the workers sends an alert to the webhook, and another does if that one dies before.
 
 The alerts of all workers are the same rows, so a worker also clears those that another one raised. Those of plug-ins
 are raised and cleared like the core's own; their names begin with that of their plug-in. An alert about a source that

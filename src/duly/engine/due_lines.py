@@ -1,4 +1,4 @@
-"""What one pool knows of the lines: which have something due, and when to try the others again.
+"""The lines as one pool knows them: which have due items, and when to try the others again.
 
 A line is asked as long as it is ready. If a line gave nothing, another worker was faster, and it is left alone for a
 time that grows; if its meter has no room, until there is room. Such lines wait in a heap and cost nothing meanwhile, so

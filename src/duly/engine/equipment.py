@@ -1,4 +1,4 @@
-"""What a worker is given: the few things of an app that it needs, and not the app itself."""
+"""The parts of an app that a worker receives, instead of the app itself."""
 
 from __future__ import annotations
 

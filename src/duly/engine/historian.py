@@ -1,4 +1,4 @@
-"""Writes down what happened here, for charts: every few seconds, in one statement, and only if something did.
+"""Records events of this process for charts: every few seconds, in one statement, only if there are any.
 
 It adds what was counted in memory to rows that all workers share, on a thread of its own: no claim or settle waits for
 it, and what it cannot write is dropped. So a crash or an outage loses a few seconds of a chart and nothing else.

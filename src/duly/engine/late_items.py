@@ -1,4 +1,4 @@
-"""Finds items that are late, and why: what fell due while no worker ran, and the rest.
+"""Finds late items, and why they are late: those that fell due while no worker ran, and the rest.
 
 What a pause, a limit or a window holds back by plan is not late, and neither is what waits for a source that is down.
 `Reasons` gathers what the limits and windows are, and how far the limits are used. One query is about all that is

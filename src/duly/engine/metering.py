@@ -1,4 +1,4 @@
-"""Which meters a claim needs room on: those of the task's limits, of a window of retries, of the pace of a backlog."""
+"""Determines the meters of a claim: of the limits of the task, of a retry window, of the pace of a backlog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pools of one worker: which there are, and what is done with all of them together.
+"""The pools of one worker, and operations on all of them together.
 
 Tasks that are claimed alike share a pool: those with the same kind of handler, batch size, limits and pace. Items that
 may have crashed a worker run in processes of their own, in a pool that claims nothing itself.

@@ -1,4 +1,4 @@
-"""Where handlers run: on an event loop, in threads, or each in a process of its own.
+"""Pools run handlers: on an event loop, in threads, or each in a separate process.
 
 A pool takes claimed items, groups them into works (calls of a handler), keeps at most `size` of them running and the
 rest waiting, and passes each verdict on. Items that wait here could run in another worker, and are lost with this one,

@@ -1,4 +1,4 @@
-"""Deletes what is old: finished items, lines of the audit log, and meters that no longer limit anything.
+"""Deletes old rows: finished items, lines of the audit log, and meters that no longer limit anything.
 
 It walks the items by id, a portion at a time, and starts over when it reaches those that are too young. So it needs no
 index of its own, and never looks at a history of millions in one go. It deletes lines of the audit log from the oldest

@@ -1,4 +1,4 @@
-"""Makes the items of schedules that are due. Every worker does this; the first to lock a schedule moves it on.
+"""Makes the items of schedules that are due. Every worker does this; the first to lock a schedule advances it.
 
 Schedules whose rule or zone is unknown here stay due, for another worker may know it. This worker leaves them alone for
 a while, so that even very many of them do not keep it from the others.

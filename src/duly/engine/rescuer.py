@@ -1,4 +1,4 @@
-"""Gives back the items of dead workers, and those of a claim of our own whose answer was lost.
+"""Releases the items of dead workers, and those of a claim of this worker whose answer was lost.
 
 Every worker does this. A lost lease is decided like any other outcome, by the rules of the item's task, so only a
 worker that has the task decides. Items of other tasks are left to the workers that have them.

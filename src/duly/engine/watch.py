@@ -1,6 +1,6 @@
-"""Writes this worker's sign of life, and raises alerts: to the log, a webhook and the metrics.
+"""Reports that this worker is alive, and raises alerts: to the log, a webhook and the metrics.
 
-The sign of life is a row, so that everybody who can read the database sees when no worker runs.
+The report is a row, so that every reader of the database can see when no worker runs.
 
 One cause is one alert. After a time in which no worker ran, `no_tick` is open until what fell due in it is done, and
 says how much that is. Other late items raise `late_items`, or `oldest_due` if they are few but old. When `no_tick` has
@@ -30,7 +30,7 @@ from duly.store.contract import Store
 log = logging.getLogger("duly.engine")
 
 EVERY = timedelta(seconds=30)
-# Rows of workers without a sign of life for this long are deleted.
+# Rows of workers that have not reported for this long are deleted.
 FORGOTTEN = timedelta(days=1)
 TIDY_EVERY = timedelta(hours=1)
 # Late items are counted up to this number, among twice as many rows, since some may be of paused queues.
@@ -153,7 +153,7 @@ class Watch:
         return NewAlert("no_tick", text, {**known.details, **facts, "changedAt": changed_at}), is_moving
 
     def _silence(self, now: datetime) -> NewAlert | None:
-        """At the start, an alert if no worker had given a sign of life for long. The next tick clears it."""
+        """At the start, an alert if no worker had reported for long. The next tick clears it."""
         seen_at: datetime | None = self.store.read("last_seen", {})[0][0]
         silence = 0.0 if seen_at is None else (now - seen_at).total_seconds()
         if silence <= self.settings.alert_silence_seconds:

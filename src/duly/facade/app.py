@@ -225,7 +225,7 @@ class Duly:
     # -- the database
 
     def migrate(self, tell: Callable[[str], None] = lambda _: None) -> list[str]:
-        """Bring the database up to date, with the tables of the plug-ins; returns the names of what was applied."""
+        """Bring the database up to date, with the tables of the plug-ins; returns the names of applied migrations."""
         return self.internals.database.migrate(tell)
 
     def check(self) -> None:

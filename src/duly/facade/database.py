@@ -30,7 +30,7 @@ class Database:
         self._settings = settings
         self._migrations = migrations
         self._store = store
-        self._bare: Store | None = None  # a store that was only asked for the time, and is not migrated
+        self._bare: Store | None = None  # a store that was only used for its clock, and is not migrated
         self._clock = clock
         self.renew()
         renew_in_children(self)
@@ -74,7 +74,7 @@ class Database:
         return self._bare
 
     def migrate(self, report: Callable[[str], None]) -> list[str]:
-        """Bring the database up to date; returns the names of what was applied."""
+        """Bring the database up to date; returns the names of the applied migrations."""
         with self._opening:
             store = self._store or self._open()
             applied = migrate(store, tell=report, apps=self._migrations())

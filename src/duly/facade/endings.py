@@ -23,7 +23,7 @@ from duly.store.contract import Store
 
 log = logging.getLogger("duly")
 
-# How many items one look asks for.
+# How many items one look reads.
 PORTION = 1_000
 # Seconds for which it keeps listening after the last caller stopped waiting; another may follow soon.
 LINGER = 30.0

@@ -1,4 +1,4 @@
-"""The policies that a task is registered with: they are checked, and the settings fill in what is not given."""
+"""The policies that a task is registered with: they are checked, and the settings provide the defaults."""
 
 from __future__ import annotations
 

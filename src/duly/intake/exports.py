@@ -1,4 +1,4 @@
-"""Rows go out: a whole job as the grid shows it, what has to be mended, and how a job differs from a file.
+"""Exports rows: a whole job as the grid shows it, the rows in error, and the differences from a file.
 
 Everything flows from the database to the file a portion at a time. Nothing is computed again, and what is masked for
 people is masked here too, so an export says cell by cell what the grid says.

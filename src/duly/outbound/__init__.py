@@ -1,1 +1,1 @@
-"""HTTP calls to the outside: all that this process makes are made here."""
+"""All outbound HTTP calls of this process."""

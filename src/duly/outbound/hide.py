@@ -1,4 +1,4 @@
-"""Keeps secrets out of errors: servers may repeat what they were sent, and errors are kept, shown and logged."""
+"""Keeps secrets out of errors: servers may repeat what they receive, and errors are stored, shown and logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines and leases on every database: finding what waits, claiming it under limits, and finding lost leases."""
+"""Lines and leases on every database: finding waiting items, claiming them under limits, and finding lost leases."""
 
 from __future__ import annotations
 

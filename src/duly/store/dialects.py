@@ -27,12 +27,12 @@ Colour: TypeAlias = Literal["sync", "async"]
 
 
 async def answered(value: Any) -> Any:
-    """What a call of a driver has returned; if it is to be awaited, what comes of it."""
+    """The return value of a driver call, awaited if necessary."""
     return await value if isinstance(value, Awaitable) else value
 
 
 class Dialect:
-    """A database that duly can keep its work in: its URLs, its SQL files, and what is different about it."""
+    """A database that duly can use: its URLs, its SQL files, and its differences."""
 
     name: str
     schemes: tuple[str, ...]  # of URLs
@@ -41,7 +41,7 @@ class Dialect:
     migrations: Traversable  # the folder of its numbered migrations
     # The names of its types for what fields hold; empty if its parameters need no type.
     types: Mapping[ColumnType, str] = MappingProxyType({})
-    # How it asks whether an item waits or is in review, so that it looks into the index of such items alone.
+    # The conditions for waiting items and items in review, so that only the index of such items is used.
     conditions: Mapping[str, str] = MappingProxyType({
         "is_waiting": "state = 'waiting'", "in_review": "state = 'failed'",
     })  # fmt: skip

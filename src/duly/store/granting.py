@@ -24,7 +24,7 @@ Hits: TypeAlias = Mapping[str, Sequence[datetime]]
 
 
 class MeterBudget:
-    """What the meters of some asks have left. It is handed out ask by ask, to the first asks first."""
+    """The free calls of the meters of some asks. They are granted ask by ask, to the first asks first."""
 
     def __init__(
         self, asks: Sequence[Ask], rows: Sequence[MeterRow], running: Mapping[str, int], now: datetime
@@ -51,7 +51,7 @@ class MeterBudget:
         return Grant(is_refused=True, until=max(known) if len(known) == len(waits) else None)
 
     def offer(self, ask: Ask, calls: int, batch: int) -> tuple[int, Share | None]:
-        """Reserve what this ask may have, as calls and items; None when the asks before it took everything."""
+        """Reserve calls and items for this ask; None when the asks before it took everything."""
         items = min((self._free[meter] for meter in ask.meters if meter.since is not None), default=calls * batch)
         calls = min((calls, *(self._free[meter] for meter in ask.meters if meter.since is None)))
         items = min(items, calls * batch, ask.share.limit)
@@ -63,7 +63,7 @@ class MeterBudget:
         return calls, replace(ask.share, limit=items)
 
     def grant(self, ask: Ask, items: list[Item], offered: int, batch: int, is_short: bool) -> Grant:
-        """Count what was used of an offer, now that it is known how many items there were."""
+        """Count how much of an offer was used, after the number of items is known."""
         calls = min(offered, calls_for(items, batch))
         for name, counts_items in {meter.name: meter.since is not None for meter in ask.meters}.items():
             self._spent[name] += len(items) if counts_items else calls

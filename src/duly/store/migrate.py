@@ -86,7 +86,7 @@ def migrate(
     patience: float = 60.0,
     apps: Apps = NO_APPS,
 ) -> list[str]:
-    """Bring the schema up to date, then the tables of these plug-ins; returns the names of what was applied."""
+    """Bring the schema up to date, then the tables of these plug-ins; returns the names of the applied migrations."""
 
     def act(migration: Migration) -> bool:
         with store.migrations() as connection:

@@ -69,7 +69,7 @@ def key_parameters(item: NewItem) -> dict[str, Any]:
 
 
 def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> KeyConflict | None:
-    """Why a put with a live key is refused; None when it has the same content."""
+    """Why a put with a live key is rejected; None when it has the same content."""
     if args != new.args:
         return KeyConflict(
             f"{new.key!r} belongs to item {item_id} of {new.task} with other arguments; "

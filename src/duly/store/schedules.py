@@ -122,7 +122,7 @@ class Schedules(Settling[C]):
     def _apply_revisions(
         self, before: Mapping[int, Schedule], revisions: Sequence[Revision], now: datetime, connection: C
     ) -> None:
-        """Write what becomes of schedules that were like this before."""
+        """Write the changes of schedules that had this state before."""
         removed = [revision.schedule.id for revision in revisions if revision.is_removed]
         kept = [revision for revision in revisions if not revision.is_removed]
         changed = [each.schedule for each in kept if not only_moves_on(before[each.schedule.id], each.schedule)]

@@ -1,4 +1,4 @@
-"""Settling on every database: applies changes of items, and what follows from them for schedules and jobs."""
+"""Settling on every database: applies changes of items, and the resulting changes of schedules and jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _fence = attrgetter("fence")
 
 class Settling(Puts[C]):
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: C | None = None) -> list[int]:
-        """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
+        """Apply changes and drop closed leases; returns the ids whose change was rejected as stale."""
         if connection is None and (
             self.takes_turns or any(change.member or change.then or change.job_id for change in changes)
         ):

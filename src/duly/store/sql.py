@@ -33,7 +33,7 @@ from importlib.resources import files
 from duly.store.dialects import Dialect, named
 from duly.store.records import KINDS, RECORDS, ColumnType
 
-# What is asked in several sections, in the same words everywhere.
+# Conditions that several sections share.
 SHARED = {
     "job_item": """i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
         case when i.state = 'running' then i.claimed_by end as claimed_by,

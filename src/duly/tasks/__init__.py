@@ -1,1 +1,1 @@
-"""What a user's code declares, which is a task, and what its handler may ask for, which is the attempt."""
+"""The objects that user code works with: tasks, and the attempt that a handler receives."""

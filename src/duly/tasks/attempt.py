@@ -110,7 +110,7 @@ class Attempt:
 
     @property
     def transaction(self) -> tuple[ExitStack, Any] | None:
-        """The open transaction, in which the item is to be settled; None if the handler asked for no connection."""
+        """The open transaction in which the item will be settled; None if the handler did not use a connection."""
         return self._opened
 
 

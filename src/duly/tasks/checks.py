@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
-    """The due time that a caller asked for, with either `at` or `delay`."""
+    """The due time that a caller gave, with either `at` or `delay`."""
     if at is not None and delay is not None:
         raise InputError("delay", "give either at or delay, not both")
     if at is not None:

@@ -1,1 +1,1 @@
-"""What a process reports about itself: metrics, logs and spans."""
+"""Metrics, logs and spans of a process."""

@@ -1,4 +1,4 @@
-"""What is read from the database at a scrape: how deep the queues are, and whether all is well."""
+"""Values read from the database at a scrape: depths of queues, and health."""
 
 from __future__ import annotations
 

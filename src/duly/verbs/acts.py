@@ -178,7 +178,7 @@ class AscendingWalk:
     """A walk through the items of a filter, oldest first, along the index that leads to the fewest rows."""
 
     def __init__(self, context: VerbContext, filter: Filter, owner: str | None) -> None:
-        for pair in filter.where or ():  # values that are masked, or not understood, are refused at once
+        for pair in filter.where or ():  # masked or invalid values are rejected at once
             wanted(pair, context.masks)
         self._context = context
         self._filter = filter
@@ -235,7 +235,7 @@ def shown(act: Act) -> ShownAct:
 
 
 def _kept(filter: Filter) -> dict[str, Any]:
-    """The filter as an act and the audit log keep it: what is given, by the names that `meant` knows."""
+    """The filter as stored with an act and in the audit log: the given values, by the names that `meant` knows."""
     given = {name: value for name in FIELDS if (value := getattr(filter, name)) not in (None, ())}
     given |= {"state": ",".join(filter.states) or None, "date_field": filter.date_field or "created"}
     if filter.since is None and filter.until is None:

@@ -1,4 +1,4 @@
-"""Files of jobs: what is known of them, how far reading them is, and which of their columns are which fields.
+"""Files of jobs: their facts, the progress of reading them, and the mapping of their columns.
 
 Scans remember which versions of which files were taken from the sources, each once. A version is taken by inserting its
 row in the transaction that makes its job. So of several scanners one takes it, and one that dies has either taken it or
@@ -40,7 +40,7 @@ class FileVersion(Struct, frozen=True):
 
 
 class EarlierScan(Struct, frozen=True):
-    """What became of a version before."""
+    """The earlier result for a version of a file."""
 
     job_id: int | None
     reason: str | None  # why it was refused
@@ -67,7 +67,7 @@ class Files(VerbGroup):
         return file_id
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:
-        """Reading the file of this job begins, once more, with what is known of it by now."""
+        """Record that reading the file of this job starts, with its known facts."""
         given = {"id": job.id, "options": codec.text(options), "now": self._now()}
         self._store.write("job_is_read", given)
 
@@ -94,7 +94,7 @@ class Files(VerbGroup):
 
 class Scans(VerbGroup):
     def fates(self, seen: Sequence[FileVersion]) -> dict[tuple[str, str], EarlierScan]:
-        """What became of those of these that were taken or refused before, by source and version."""
+        """The earlier results for these files, by source and version."""
         found: dict[tuple[str, str], EarlierScan] = {}
         pairs = ([each.source, each.version] for each in seen)
         while portion := list(islice(pairs, PORTION)):
@@ -148,7 +148,7 @@ class Scans(VerbGroup):
         self._store.write("refuse_scanned", {**self._row_of(seen), "reason": reason})
 
     def begin(self, who: Principal, is_again: bool = False) -> None:
-        """Someone looks through the sources; `is_again`: also at what was refused before."""
+        """Start a scan of the sources; `is_again`: also of files that were rejected before."""
         with self._store.transaction() as connection:
             if is_again:
                 self._store.write("forget_refusals", {}, connection)

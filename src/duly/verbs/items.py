@@ -282,7 +282,7 @@ class Items(VerbGroup):
         skip: bool,
         connection: Any,
     ) -> list[Change]:
-        """What the outcome makes of these items. Those that cannot change are skipped, or raise one error for all."""
+        """The changes of these items by the outcome. Those that cannot change are skipped, or raise one error."""
         now = self._now()
         found = self._store.fetch([item_id for item_id in ids if is_id(item_id)])
         items = {item.id: item for item in found if who.reach in (None, item.owner)}

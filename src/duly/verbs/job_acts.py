@@ -1,4 +1,4 @@
-"""What is done to all rows of a job, portion by portion: cancel them, try them once more, forget them.
+"""Actions on all rows of a job, portion by portion: cancel, retry and delete.
 
 A worker may die at any point, and the next one starts again: each portion looks for rows that are still
 to be changed, so nothing is done twice.
@@ -60,7 +60,7 @@ def revive_rows(
 
 
 def remove_rows(context: VerbContext, job: Job) -> Iterator[int]:
-    """Stop and forget all rows, and then the job itself; yields how many are gone so far."""
+    """Stop and delete all rows, and then the job itself; yields how many are deleted so far."""
     for _ in cancel_rows(context, job, "its job was removed"):
         yield 0
     done = after = 0

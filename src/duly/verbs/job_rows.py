@@ -40,7 +40,7 @@ T = TypeVar("T", bound=JobItem)
 
 
 class RowFilter(TypedDict, total=False):
-    """Which rows of jobs are meant: by their jobs, and by when they changed last."""
+    """A filter for rows of jobs: by their jobs, and by the time of their last change."""
 
     owner: str | None
     job_type: str | None

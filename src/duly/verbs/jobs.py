@@ -32,7 +32,7 @@ log = logging.getLogger("duly.jobs")
 
 INGEST = "duly.ingest"
 TASK = "duly.jobs"
-# Removes what has been kept for long enough. There is one item of it in a database, from the first job on.
+# Removes expired jobs and files. There is one item of it in a database, from the first job on.
 TIDY = "duly.tidy"
 TIDY_EVERY = 3600.0  # seconds
 RETENTION = local("retention")  # who removes it, in the audit log
@@ -129,7 +129,7 @@ class Jobs(VerbGroup):
                 raise InputError("key", "was already used for another request")
 
     def _content(self, job: Job, connection: Any) -> str | None:
-        """What the file of a job is known by: the address that it was ordered from, or what is in it."""
+        """The identity of the file of a job: its address, or its content."""
         source: str | None = codec.decode(job.options).get("source")
         file = self._read.one(StoredFile, "file", {"id": job.file_id}, connection) if source is None else None
         return source if file is None else file.sha256
@@ -344,7 +344,7 @@ class Jobs(VerbGroup):
                 args, raw = rows[numbers[item.id]]
                 store.write("mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()}, connection)
             rules = self._context.rules_of(job.task)
-            # A mended row can be tried, also if it could not be read before.
+            # A corrected row can be tried, also if it could not be read before.
             readable = [replace(item, attempt=max(item.attempt, 1)) for item in items]
             changes = [decide(item, Revived(now), now, rules) for item in readable]
             stale = set(self._context.observed().settle(changes, (), connection))

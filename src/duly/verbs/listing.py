@@ -29,7 +29,7 @@ PORTION = 2_000  # items that are looked at in one go
 SCANNED = 20_000  # items that are looked at for one page, at most
 SECONDS = 2.0  # for one page, at most; a portion that was begun is finished
 COUNTED = 10_000  # of each state
-VALUES = 10  # values that one filter may ask for
+VALUES = 10  # the most values of one filter
 
 ListPlace = int | datetime
 LAST_TIME = datetime(9_999, 1, 1, tzinfo=UTC)
@@ -160,7 +160,7 @@ class Listing(VerbGroup):
         capped[state] = len(some) > SCANNED
 
     def _walk(self, filter: Filter, owner: str | None) -> IndexWalk:
-        """The index that leads to the fewest rows, and whether it knows all that is asked."""
+        """The index that leads to the fewest rows, and whether it covers the whole filter."""
         used = {name for name, value in asdict(filter).items() if value not in (None, (), "")} - {"date_field"}
         start: ListPlace = LAST_ID if filter.below is None else filter.below
 
@@ -250,7 +250,7 @@ def fitting(
 
 
 def wanted(pair: str, masks: Masks) -> dict[str, Any]:
-    """What `name=value` asks for, as both databases look for it: at a path of names and places in lists."""
+    """A condition `name=value` in the form for both databases: a path of names and list indexes."""
     name, equals, value = pair.partition("=")
     parts = name.split(".")
     of = "result" if parts[0] == "result" and len(parts) > 1 else "args"

@@ -41,7 +41,7 @@ PATHS = {"no_tick": "/workers", "oldest_due": "/items?state=waiting"}
 
 class Now(VerbGroup):
     def look(self, who: Principal) -> Picture:
-        """How it is now: for admins all there is, for others what is their own."""
+        """The current state: for admins of everything, for others of their own rows."""
         return self._whole() if who.is_admin else self._own(who.user_id)
 
     def _own(self, owner: str) -> Picture:

@@ -221,16 +221,16 @@ class Read:
         return _limit(rows[0]) if rows else None
 
     def workers(self, after: str = "", most: int = ALL) -> list[shown.WorkerLife]:
-        """Workers that gave a sign of life within a day and did not sign off, by name."""
+        """Workers that reported within a day and did not sign off, by name."""
         return self.all(shown.WorkerLife, "workers", {"after": after, "most": most})
 
     def seen_at(self) -> datetime | None:
-        """The last sign of life of any worker."""
+        """The last report of any worker."""
         seen_at = self._store.read("last_seen", {})[0][0]
         return None if seen_at is None else utc(seen_at)
 
     def silence(self) -> float | None:
-        """Seconds since the last sign of life of any worker; None when there never was one."""
+        """Seconds since the last report of any worker; None when there never was one."""
         seen_at = self.seen_at()
         return None if seen_at is None else max((self._clock.now() - seen_at).total_seconds(), 0.0)
 

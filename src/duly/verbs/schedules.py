@@ -232,7 +232,7 @@ class ScheduleVerbs(Timetable):
         return self._revise(who, ids, advance.paused, connection)
 
     def resume(self, who: Principal, *ids: int, connection: Any = None) -> list[int]:
-        """Go on from now; what was missed during the pause is not made up for."""
+        """Continue from now; occurrences missed during the pause are not made up for."""
         return self._revise(who, ids, advance.resumed, connection)
 
     def reactivate(

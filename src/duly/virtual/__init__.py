@@ -1,1 +1,1 @@
-"""The real engine in virtual time: for the tests of users, and for simulations of the days to come."""
+"""The real engine in virtual time: for the tests of users, and for simulations of the next days."""

@@ -1,4 +1,4 @@
-"""Simulates days of work in virtual time with the real engine: what will happen, also when things go wrong.
+"""Simulates days of work in virtual time with the real engine, also with failures.
 
 Schedules, claims, limits, windows, decisions and rescues are those of a worker, on an own store and a clock that jumps
 from event to event. Only the outside world is a model. It decides how each call ends, by random numbers from a seed, so

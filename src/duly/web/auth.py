@@ -193,5 +193,5 @@ async def _owner(principal: Annotated[Principal, Depends(principal_of)], user_id
     return owner_for(principal, user_id)
 
 
-# The owner whose rows a request asks for, by its parameter `userId`.
+# The owner whose rows a request selects, by its parameter `userId`.
 Owner = Annotated[str | None, Depends(_owner)]

@@ -37,7 +37,7 @@ from duly.web.routing import Router
 FOLDER = Path(__file__).parent / "static"
 PAGE = "index.html"
 MAIN = "js/main.js"
-# What a module imports before it runs; what it imports later, if ever, has an `import(` of its own.
+# The static imports of a module; dynamic ones use `import(`.
 IMPORT = re.compile(rb"""(?:^|;)\s*(?:import|export)\b[^"'();]*["'](\.[^"']+)["']""", re.MULTILINE)
 FOREVER = "public, max-age=31536000, immutable"
 mimetypes.add_type("text/javascript", ".js")
@@ -216,7 +216,7 @@ def _answer(request: Request, file: StaticFile, kept: str) -> Response:
 
 @router.get("/api/dashboard")
 def dashboard(app: App, principal: Reader) -> Dashboard:
-    """What the pages need before they show anything: the screens that you may use, and what is turned on here."""
+    """Data that the pages need first: the screens that you may use, and the features that are on."""
     has_pending = app.internals.verbs.context.job_settings.pending_enabled
     shown = [
         replace(

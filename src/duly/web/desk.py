@@ -103,7 +103,7 @@ class Cursors:
 
 
 class AskedPage:
-    """The page of a list that a request asks for: its size, and its cursor."""
+    """The requested page of a list: its size and its cursor."""
 
     def __init__(self, request: Request, principal: Principal, size: int, after: str | None) -> None:
         self.size = size

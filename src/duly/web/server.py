@@ -27,7 +27,7 @@ class Service:
             # Connections inherit it. Without it the body of an answer waits 40 ms for the client to confirm the head.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.bind((host, port))
-            self._socket.listen(2_048)  # from here on clients wait instead of being refused
+            self._socket.listen(2_048)  # from here on clients wait instead of being rejected
         config = uvicorn.Config(
             self.api,
             log_config=None,

@@ -1,4 +1,4 @@
-"""A catalog kept in step with its supplier: every product once a day, evenly over 24 hours, failures apart.
+"""Syncs a catalog with its supplier: every product once a day, evenly over 24 hours, with separate retries.
 
     from duly.apps.catalog import catalog
     catalog.publish("user-1", "65-12345-1")

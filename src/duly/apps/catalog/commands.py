@@ -1,4 +1,4 @@
-"""`duly products`: publish and withdraw them, on a database or through a service; `duly plan`: what a catalog costs."""
+"""`duly products`: publish and withdraw products, on a database or through a service; `duly plan`: required calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The day of a catalog: what its slots, its retry windows and the calls that its API allows have come to so far."""
+"""The day of a catalog: the progress of its slots and retry windows, and the calls that were used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products as people see them, and the task that syncs them."""
+"""Products as shown to people, and the task that syncs them."""
 
 from __future__ import annotations
 

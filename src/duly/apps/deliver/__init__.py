@@ -1,4 +1,4 @@
-"""HTTP requests that fall due: any program in any language has its endpoint called, later and until it works.
+"""HTTP requests that fall due: calls an endpoint of any program at a given time, with retries.
 
     from duly.apps.deliver import http
     http.put(url="https://shop.example/hooks/renew", body={"order": 7}, at="2026-12-01T09:00+01:00")

@@ -1,4 +1,4 @@
-"""`duly lookups`: what was asked of the provider for the rows of a job, on a database or through a service."""
+"""`duly lookups`: the requests to the provider for the rows of a job, on a database or through a service."""
 
 from __future__ import annotations
 

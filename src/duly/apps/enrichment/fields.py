@@ -1,4 +1,4 @@
-"""The fields of a product, and the names by which columns of files call them."""
+"""The fields of a product, and the column names that are mapped to them."""
 
 from __future__ import annotations
 

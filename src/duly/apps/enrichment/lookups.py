@@ -1,4 +1,4 @@
-"""The tasks that look products up, for the rows of tables and for images, and what is asked of them."""
+"""The tasks that look products up, for the rows of tables and for images, and their queries."""
 
 from __future__ import annotations
 

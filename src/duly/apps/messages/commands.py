@@ -1,4 +1,4 @@
-"""`duly messages`: what the retry service keeps, looked at and looked after."""
+"""`duly messages`: list and manage the messages of the retry service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages out: what is due is published to its queue, or to a person's where its retries are used up."""
+"""Messages out: due messages are published to their queue, or to manual review if their retries are used up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in: what comes from the broker is read and made durable, or kept for a person where it cannot be retried."""
+"""Messages in: deliveries of the broker are read and stored, for manual review if they cannot be retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as people see and search them."""
+"""Reads and searches messages for people."""
 
 from __future__ import annotations
 

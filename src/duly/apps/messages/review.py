@@ -1,4 +1,4 @@
-"""What a person does about a message: send it, change it, or leave it."""
+"""Actions of a person on a message: send, change or cancel it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as people see them, over HTTP and on the command line. It needs no package of the broker."""
+"""Messages as shown over HTTP and on the command line. It needs no package of the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reminders as people see them, and the task that places their calls."""
+"""Reminders as shown to people, and the task that places their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reminders over HTTP: have a phone called, see where that stands, move it to another time, call it off."""
+"""Reminders over HTTP: schedule a call, show its status, move and cancel it."""
 
 from __future__ import annotations
 

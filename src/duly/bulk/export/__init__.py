@@ -1,4 +1,4 @@
-"""Rows out to a file: CSV and XLSX, as portions of bytes that are made while they are asked for, in constant memory.
+"""Exports rows to CSV and XLSX, as a stream of bytes, in constant memory.
 
     columns = canonical(inputs, results)
     headers = [column.header for column in columns]

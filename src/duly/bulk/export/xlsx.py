@@ -1,4 +1,4 @@
-"""A workbook of Excel (XLSX), written from top to bottom into a zip file that is never sought in.
+"""Writes an Excel workbook (XLSX) from top to bottom into a zip file, without seeking.
 
 Text stands in its cell as text, so nothing in it can be a formula and no table of texts has to be kept. A sheet that is
 full is followed by another one with the same headers. Its bytes are bounded too: beyond two gigabytes an entry of a

@@ -1,4 +1,4 @@
-"""Delimited text: CSV and its relatives, as programs and people really write it.
+"""Reads delimited text: CSV and similar formats, in the variants that occur in practice.
 
 A line without a quote is split where the delimiter stands; only the others go through the csv module, in
 strict mode: a quote in the wrong place is a fault of that row instead of a cell that swallows its neighbours. When a

@@ -1,4 +1,4 @@
-"""Where files come from by themselves: a folder, a bucket, an FTP server.
+"""Sources of files: a folder, a bucket, an FTP server.
 
 A source lists what there is (`Found`, with a version that changes when the content does) and streams one of them.
 Which versions have been taken before is for the caller to remember. A file that may still be growing is left alone:

@@ -1,4 +1,4 @@
-"""Where files can be fetched from, by the scheme of their address: `s3://`, `gs://`, `az://`, `ftp://`, `ftps://`.
+"""Sources of files by the scheme of their address: `s3://`, `gs://`, `az://`, `ftp://`, `ftps://`.
 
 A plug-in adds schemes of its own (`Plugin.sources`). `file:` is not here: it names files of the inbox, which are moved
 when they are taken.

@@ -90,7 +90,7 @@ def classify(status: int) -> Trouble:
 
 
 class BatchBounds(Struct, frozen=True, kw_only=True):
-    """Bounds, not sizes: what is chosen between them follows from what is seen."""
+    """Bounds; the actual sizes between them follow from measurements."""
 
     min_rows: int = 16  # INGEST_MIN_ROWS
     max_rows: int = 8_192  # INGEST_MAX_ROWS

@@ -46,14 +46,14 @@ class Pace(Struct, frozen=True):
 
     name: str  # of the provider
     most: float = 64.0  # calls at a time, in each worker
-    longest_gap: float = 20.0  # seconds between two calls, also to a provider that only refuses
+    longest_gap: float = 20.0  # seconds between two calls, also to a provider that rejects everything
     keep: float = 0.85  # of the level after a 429 or 5xx
     keep_after_timeout: float = 0.6
     breather: float = 1.0  # seconds without a new call after trouble, in which the provider can catch up
     recovery: float = 30.0  # seconds until the level of the last trouble is reached again, at least
     longest_recovery: float = 600.0
     patience: float = 15.0  # times that a trouble took to be seen: a late signal must not be hurried
-    longest_wait: float = 300.0  # seconds that a provider may ask for
+    longest_wait: float = 300.0  # the most seconds that a provider may request
     overloads: tuple[str | type[BaseException], ...] = OVERLOADS
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Call(Struct, frozen=True, kw_only=True):
     ended: float
     in_flight: int = 1  # calls under way when it started, itself included
     trouble: Trouble | None = None
-    retry_after: float = 0.0  # seconds that the provider asked for
+    retry_after: float = 0.0  # seconds that the provider requested
 
 
 class Pacing(Struct, frozen=True, kw_only=True):

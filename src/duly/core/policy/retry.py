@@ -20,7 +20,7 @@ LONGEST = 3.15e9
 
 @runtime_checkable
 class Retry(Protocol):
-    """What a retry policy can be asked. `seed` makes the jitter of one try reproducible."""
+    """The interface of retry policies. `seed` makes the jitter of one try reproducible."""
 
     @property
     def has_windows(self) -> bool:

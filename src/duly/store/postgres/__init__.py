@@ -29,7 +29,7 @@ HAS_VALUES = """not exists (
 # The few words by which people know a row of a job.
 SUMMARY = ", ".join(f"left(i.args ->> '{name}', 121) as {name}" for name in ("title", "brand", "sku"))
 
-# The first rows `i` of one status of each job `j` that is meant.
+# The first rows `i` of one status of each selected job `j`.
 FIRST_ROWS_OF_JOBS = """from duly_job j
  cross join lateral (
        select *

@@ -31,7 +31,7 @@ class Herald:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Begin with nothing to announce: what was pending before a fork is announced by the parent."""
+        """Start without pending notifications: those from before a fork are sent by the parent."""
         self._last = -float("inf")
         self._pending: set[str] = set()
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class Herald:
                 self._send(news)
 
     def close(self) -> None:
-        """Announce what is pending and end the thread."""
+        """Send pending notifications and end the thread."""
         self.flush()
         atexit.unregister(self.flush)
         self._closed = True

@@ -38,7 +38,7 @@ _SERVER_KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5"
 IDLE_SECONDS = 60
 # The server's time limit ends this many seconds before ours, because then it is known that nothing was done.
 GRACE = 1.0
-# Seconds to wait for the answer when asking whether the server is still there.
+# Seconds to wait for an answer when checking whether the server is alive.
 PULSE_PATIENCE = 5.0
 
 # Statements that join rows with an array, and the parameter that is that array. A prepared plan assumes ten elements;

@@ -39,7 +39,7 @@ SUMMARY = ", ".join(
     f"substr(cast(json_extract(i.args, '$.{name}') as text), 1, 121) as {name}" for name in ("title", "brand", "sku")
 )
 
-# The first rows `i` of one status of each job `j` that is meant.
+# The first rows `i` of one status of each selected job `j`.
 FIRST_ROWS_OF_JOBS = """from duly_job j
   join duly_item i on i.id in (
        select r.id

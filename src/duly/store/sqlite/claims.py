@@ -1,4 +1,4 @@
-"""Claims in a SQLite file: a writer has it alone, so what was picked is still there to be taken."""
+"""Claims in a SQLite file: there is only one writer, so the selected items can be claimed afterwards."""
 
 from __future__ import annotations
 

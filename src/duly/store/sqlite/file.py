@@ -134,7 +134,7 @@ class SqliteFile(Statements[sqlite3.Connection]):
             self._fail(error)
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
-        """Checkpoint now and then. If it fails, what was written is safe in the WAL, and the next one does more."""
+        """Checkpoint now and then. If it fails, all data is safe in the WAL, and the next checkpoint does more."""
         self._commits += 1
         if self._commits % 64:
             return

@@ -92,7 +92,7 @@ async def _pending(
     since: Annotated[Moment | None, Query(alias="from", description="When they changed last.")] = None,
     until: Annotated[Moment | None, Query(alias="to")] = None,
 ) -> dict[str, Any]:
-    """Which rows of all jobs are meant, as options of verbs."""
+    """The filter for rows of all jobs, as options of verbs."""
     if not verbs.context.job_settings.pending_enabled:
         raise Problem(404, "the list of pending rows is off; turn it on with the setting pending_enabled")
     given = [part.strip() for part in (job_id or "").split(",") if part.strip()]

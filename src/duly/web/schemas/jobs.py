@@ -20,7 +20,7 @@ JobType = Annotated[str | None, Query(alias="jobType", min_length=1, max_length=
 
 
 class FileOptionsIn(Model):
-    """How to read a file; what is not given is detected."""
+    """How to read a file; values that are not given are detected."""
 
     job_type: Short = Field(default="csv", description="Which task takes the rows: csv, image, or another of the app.")
     header: bool | None = Field(default=None, description="Whether the first row has the names of the columns.")

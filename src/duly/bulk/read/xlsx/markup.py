@@ -1,4 +1,4 @@
-"""XML of strangers, read as a stream with care.
+"""Reads untrusted XML as a stream, with limits.
 
 The parser is Python's expat, fed in portions. Against documents that are made to hurt: a document type (and with it
 every entity, external or exploding) is refused; nesting is bounded; a tag or comment that does not end, which expat

@@ -225,7 +225,7 @@ const LIMITS = [
 /** @type {Column<any>[]} */
 const WORKERS = [
   { title: "Worker", cell: (worker) => html`<span class="wrap">${worker.name}</span>` },
-  { title: "Last sign of life", cell: (worker) => html`<${Age} at=${worker.seenAt} />` },
+  { title: "Last report", cell: (worker) => html`<${Age} at=${worker.seenAt} />` },
   { title: "Running", isNumber: true, cell: (worker) => count(worker.running) },
   {
     title: "What it runs",

@@ -20,7 +20,7 @@ const VIEWS = [
 ];
 const BINS = 60; // points of a line
 const BUSY = 600; // seconds of the average of handlers at once
-const SILENT = 30; // seconds without a sign of life after which a worker counts as silent
+const SILENT = 30; // seconds without a report after which a worker counts as silent
 
 /** @param {{ at: string | null }} props */
 function Views({ at }) {
