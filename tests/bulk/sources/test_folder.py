@@ -54,7 +54,7 @@ def test_a_link_in_place_of_a_folder_of_ours_leads_nowhere(tmp_path: Path, name:
     outside.mkdir()
     for target in (outside, tmp_path / "nowhere"):
         (inbox / name).symlink_to(target)
-        with pytest.raises(SourceError, match=f"{name} in the inbox is no folder"):
+        with pytest.raises(SourceError, match=f"{name} in the inbox is not a folder"):
             Folder(inbox)
         (inbox / name).unlink()
     (inbox / name).touch()
