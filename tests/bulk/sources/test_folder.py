@@ -58,7 +58,7 @@ def test_a_link_in_place_of_a_folder_of_ours_leads_nowhere(tmp_path: Path, name:
             Folder(inbox)
         (inbox / name).unlink()
     (inbox / name).touch()
-    with pytest.raises(SourceError, match="has to be removed"):
+    with pytest.raises(SourceError, match="remove it"):
         Folder(inbox)
 
 
