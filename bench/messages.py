@@ -29,7 +29,7 @@ from bench.report import table
 from bench.usage import cpu_seconds
 from duly import Attempt, Duly
 from duly.apps.messages import MessagesSettings
-from duly.apps.messages.process import PROMPT
+from duly.apps.messages.commands import PROMPT
 from duly.apps.messages.service import WINDOW, MessageRetry, queues
 from duly.bridge.consumer import Delivery
 from duly.bridge.message import Message

@@ -14,8 +14,7 @@ from duly.core.shown import NewAlert
 from duly.plugins import Finding, Panel, Parameter, Plugin, Screen, Simulated, chosen, plugins, query
 
 if TYPE_CHECKING:
-    from duly.bulk.sources import Changed, Found, NotThere, SourceError
-    from duly.bulk.sources.registry import Address, FileSource
+    from duly.bulk.sources import Address, Changed, FileSource, Found, NotThere, SourceError
     from duly.cli import options, words
     from duly.core.settings import JobSettings
     from duly.outbound.http import attempt_headers, post_json
@@ -65,8 +64,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "duly.bulk.sources": ("Changed", "Found", "NotThere", "SourceError"),
-    "duly.bulk.sources.registry": ("Address", "FileSource"),
+    "duly.bulk.sources": ("Address", "Changed", "FileSource", "Found", "NotThere", "SourceError"),
     "duly.cli": ("options", "words"),
     "duly.core.settings": ("JobSettings",),
     "duly.outbound.http": ("attempt_headers", "post_json"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector, CollectorRegistry
 
-    from duly.bulk.sources.registry import FileSource
+    from duly.bulk.sources import FileSource
 
 GROUP = "duly.apps"
 

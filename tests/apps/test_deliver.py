@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.deliver import http_on
-from duly.apps.deliver.requests import ANSWER_LIMIT, EXCERPT, RETRIED
+from duly.apps.deliver import ANSWER_LIMIT, EXCERPT, RETRIED, http_on
 from duly.core.clock import ManualClock
 from duly.core.shown import Row
 from duly.outbound.signature import verify

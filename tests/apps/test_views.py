@@ -128,7 +128,7 @@ def test_the_retry_queue(app: Duly, clock: ManualClock) -> None:
         b"\xff not a RetryMessage",
     ]
     for body in bodies:
-        service.intake.keep([Delivery(body, Properties(), False)])
+        service.intake.keep([Delivery(body, Properties())])
     rows = told(app.internals.store, "select * from duly_retry_queue order by id")
     assert [row["original_payload"] for row in rows] == [b"\x00\xff", b"hello", bodies[2]]
     assert [(row["original_queue"], row["retry_count"], row["max_retries"]) for row in rows] == [

@@ -23,7 +23,7 @@ from pyftpdlib.ioloop import IOLoop
 from pyftpdlib.servers import FTPServer
 
 from duly.bulk.buckets import open_bucket
-from duly.bulk.sources.ftp import FtpSettings
+from duly.bulk.sources.ftp import FtpSource
 
 
 class S3Server(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ def bucket(name: str = "uploads") -> Iterator[tuple[S3Server, Any]]:
 
 
 @contextmanager
-def ftp_server(folder: Path, certificate: Path | None = None, without: tuple[str, ...] = ()) -> Iterator[FtpSettings]:
+def ftp_server(folder: Path, certificate: Path | None = None, without: tuple[str, ...] = ()) -> Iterator[FtpSource]:
     """A server of this folder, over TLS if it has a certificate. It does not know the commands in `without`."""
 
     class Handler(TLS_FTPHandler if certificate else FTPHandler):  # type: ignore[misc]
@@ -93,7 +93,7 @@ def ftp_server(folder: Path, certificate: Path | None = None, without: tuple[str
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield FtpSettings(
+        yield FtpSource(
             host="127.0.0.1",
             port=server.address[1],
             user="ana",

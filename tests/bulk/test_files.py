@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from duly.bulk.buckets import BucketError
-from duly.bulk.files import INCOMING, BucketFiles, FileGone, FileStore, Kept, LocalFiles, open_files
+from duly.bulk.buckets import BucketError, BucketFiles
+from duly.bulk.files import INCOMING, FileGone, FileStore, Kept, LocalFiles, open_files
 from duly.bulk.read import open_rows
 from duly.errors import ConfigError, InputError
 from tests.bulk.servers import S3Server, bucket

@@ -19,9 +19,7 @@ def test_ten_thousand_schedules_that_fall_due_together_are_each_had_once(databas
         all_due_at_once(ours, random.Random(5), schedules=10_000, workers=8, kills=20)
 
 
-def test_a_hundred_thousand_missed_events_are_made_up_while_fresh_ones_go_on(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_a_hundred_thousand_missed_events_are_made_up_while_fresh_ones_go_on(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path) as ours:
         count, worst = make_up_for_a_day(ours, missed=100_000, workers=2, fresh_every=0.2)
         print(f"{count} fresh events meanwhile, the latest {worst:.2f} s after its time")

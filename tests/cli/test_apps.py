@@ -13,7 +13,8 @@ from click.testing import Result
 
 from duly import Duly
 from duly.apps.birthdays import birthdays_on
-from duly.apps.catalog import catalog_on
+from duly.apps.catalog import Catalog, catalog_on
+from duly.apps.catalog.products import Reactivated
 from duly.apps.reminders import reminders_on
 from duly.core.decide import Rules
 from duly.core.model import Failed
@@ -118,6 +119,12 @@ def test_products_are_found_and_those_that_were_deactivated_reactivated(run: Run
     assert said(run("products", "reactivate-all", "--cause", "Other")) == "0 products are reactivated\n"
     assert said(run("products", "reactivate-all", "--cause", "Refused")) == "1 products are reactivated\n"
     assert len(told(run("products", "--active", "--json"))) == 3
+
+
+def test_products_are_reactivated_portion_by_portion(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Reactivated(1_000, True), Reactivated(3, False)]
+    monkeypatch.setattr(Catalog, "reactivate_all", lambda *_, **__: answers.pop(0))
+    assert said(run("products", "reactivate-all")) == "1003 products are reactivated\n"
 
 
 def test_products_of_another_system_are_imported_and_planned_for(run: Run, app: Duly, tmp_path: Path) -> None:

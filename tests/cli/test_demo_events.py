@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Duly, GiveUp, Throttled, testing
-from duly.apps.demo.events import EventLog
 from duly.apps.demo.provider import PRODUCTS, Provider
 from duly.apps.demo.scenes import LENGTH, REMINDERS, Scenario, files, reminders
+from duly.apps.demo.view import EventLog
 from duly.apps.enrichment.fields import PRODUCT
 from duly.outbound.http import BadStatus, post_json
 from duly.verbs import LOCAL

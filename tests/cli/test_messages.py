@@ -38,9 +38,9 @@ def service(database_url: str) -> Iterator[MessageRetry]:
     app = Duly(database_url)
     one = message_retry_on(app)
     headers = Properties().with_headers({"tenant": "acme", "authorization": "Bearer x"})
-    one.intake.keep([Delivery(retry_message(message_id=ID, error_reason="boom \x1b[2J"), headers, False)])
+    one.intake.keep([Delivery(retry_message(message_id=ID, error_reason="boom \x1b[2J"), headers)])
     other = retry_message(original_queue="mails", original_payload=b"\x00\xff")
-    one.intake.keep([Delivery(other, Properties(), False)])
+    one.intake.keep([Delivery(other, Properties())])
     yield one
     app.close()
 
@@ -208,7 +208,7 @@ def test_payloads_are_decoded_by_the_type_that_their_queue_holds(database_url: s
     service = message_retry_on(app)
     for queue, payload in (("nested", inner), ("nested", b"\xff\xff"), ("orders", inner)):
         body = retry_message(original_queue=queue, original_payload=payload, message_id=str(uuid4()))
-        service.intake.keep([Delivery(body, Properties(), False)])
+        service.intake.keep([Delivery(body, Properties())])
     app.close()
     rows = told(call("messages", "list", "--json", DULY_DATABASE_URL=database_url, **types))
     shown = [

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from duly import Duly, GiveUp
 from duly.bulk.buckets import BucketError
-from duly.bulk.sources import Changed, SourceError
+from duly.bulk.sources import Changed, SourceError, registry
 from duly.bulk.sources.ftp import FtpSource
-from duly.bulk.sources.registry import registry
 from duly.core.errors import DoesNotExist, StoreUnavailable, WrongState
 from duly.core.model import Job
 from duly.errors import ConfigError, InputError

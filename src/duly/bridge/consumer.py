@@ -34,7 +34,6 @@ class Delivery(Struct, frozen=True):
 
     body: bytes
     properties: Properties
-    is_redelivered: bool
 
 
 class Consumer(Link):
@@ -132,7 +131,7 @@ class Consumer(Link):
         channel.close()
 
     def _on_message(self, channel: Any, method: Any, properties: Properties, body: bytes) -> None:
-        self._come.append((channel, method.delivery_tag, Delivery(body, properties, bool(method.redelivered))))
+        self._come.append((channel, method.delivery_tag, Delivery(body, properties)))
         self._news.set()
 
     def _ack(self, channel: Any, tag: int) -> None:

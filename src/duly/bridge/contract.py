@@ -13,8 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from duly.bridge.message import Message
-from duly.bridge.names import ID_LIMIT, message_id_of, queue_problem, text_problem
+from duly.bridge.message import ID_LIMIT, Message, message_id_of, queue_problem, text_problem
 from duly.bridge.properties import Properties
 from duly.bridge.retry_message_pb2 import RetryMessage
 

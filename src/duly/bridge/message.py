@@ -1,23 +1,32 @@
-"""A message to be retried, as stored in a row: its content, the headers that are added, and edits by people."""
+"""A message to be retried, as stored in a row: its content, the headers that are added, and edits by people.
+
+It needs no client library, so that settings with names of queues can be checked without one.
+"""
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.bridge.names import queue_problem
 from duly.bridge.properties import PERSISTENT, Properties, parse
 from duly.core import codec
 from duly.core.errors import InputError
 
 STORY = 20  # how many failures of a message are kept
 HEADERS_LIMIT = 120_000  # bytes; a frame has room for 131,072
+NAME_LIMIT = 255  # bytes that the name of a queue or an exchange, or a routing key, has at most
+ID_LIMIT = 200  # characters of a message's id
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
+_ID = re.compile(rf"[^\s\x00-\x1f\x7f]{{1,{ID_LIMIT}}}")
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -159,3 +168,35 @@ def fitting(properties: Properties, headers: Mapping[str, str | int]) -> Propert
     return replace(properties, headers=()).with_headers(
         {name: headers[name] for name in headers if name != "x-retry-story"}
     )
+
+
+def queue_problem(name: str) -> str | None:
+    """Why no queue can have this name; None when one can."""
+    return "must not be empty" if not name else text_problem(name)
+
+
+def text_problem(name: str) -> str | None:
+    """Why the protocol has no room for this name; None when it has."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "must be valid Unicode"
+    if size > NAME_LIMIT:
+        return f"has {size:,} bytes; {NAME_LIMIT} is the limit"
+    if "\x00" in name:
+        return "must not contain NUL characters"
+    return None
+
+
+def message_id_of(given: str) -> str | None:
+    """The id in its stored form: a UUID in its usual form, any other id unchanged; None if it is not valid.
+
+    Ids have no spaces, because keys of messages are an id and a queue with a space between them.
+    """
+    if _UUID.fullmatch(given):
+        return str(UUID(given))
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return None
+    return given if _ID.fullmatch(given) else None

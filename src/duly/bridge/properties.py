@@ -44,10 +44,7 @@ class Properties(Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     problem: str | None = None  # why the properties of a delivery could not be read
 
-    # What pika needs of properties: the number of their AMQP class, and their bytes.
-    INDEX = 0x003C
-
-    def encode(self) -> list[bytes]:
+    def raw(self) -> bytes:
         flags = sum(_BITS[name] for name in self.values)
         table = b"".join(bytes((len(name),)) + name + value for name, value in self.headers)
         if self.headers:
@@ -58,10 +55,7 @@ class Properties(Struct, frozen=True):
                 parts.append(struct.pack(">I", len(table)) + table)
             elif name in self.values:
                 parts.append(self.values[name])
-        return parts
-
-    def raw(self) -> bytes:
-        return b"".join(self.encode())
+        return b"".join(parts)
 
     def text(self, name: str) -> str | None:
         """A property that is text."""
@@ -105,11 +99,11 @@ class Properties(Struct, frozen=True):
 
 
 class Encoded(Struct, frozen=True):
-    """Properties that are bytes already, for pika to write."""
+    """Properties that are bytes already, for pika to write, which needs the number of their AMQP class too."""
 
     raw: bytes
 
-    INDEX = Properties.INDEX
+    INDEX = 0x003C
 
     def encode(self) -> list[bytes]:
         return [self.raw]

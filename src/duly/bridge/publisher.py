@@ -7,6 +7,7 @@ them are sent again one by one, so that the bad message fails alone.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +17,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 from pika.exceptions import AMQPError
+from pika.spec import Basic
 
 from duly.bridge.link import Link
 from duly.bridge.properties import BadProperties, Encoded, Properties
-from duly.bridge.search import take_out
+
+log = logging.getLogger("duly.bridge")
 
 # A header that identifies a message when the broker returns it; the sender's message ids may not be unique.
 MARK = "x-duly-item"
@@ -28,6 +31,10 @@ MARK = "x-duly-item"
 READY_WITHIN, CONFIRMED_WITHIN = 10.0, 10.0
 # Bytes of a frame in addition to the properties of its message.
 FRAME_OVERHEAD = 32
+# A search ends after this many messages, and after this many bytes.
+SEARCHED, SEARCHED_BYTES = 1_000, 16 * 1024 * 1024
+# A quorum queue counts how often a message was handed out, and drops it when a limit is reached, which may be 20.
+MOST_DELIVERIES = 10
 
 
 class Outgoing(Struct, frozen=True):
@@ -156,7 +163,7 @@ class Publisher(Link):
 
     def withdraw(self, queue: str, mark: int) -> None:
         """Take the message with this mark out of a queue, if it is found there soon; returns at once."""
-        search = partial(take_out, queue=queue, header=MARK, value=mark)
+        search = partial(_take_out, queue=queue, header=MARK, value=mark)
         self.call(lambda: self.another_channel(search, lambda: None))
 
     # -- on the link's thread
@@ -243,3 +250,35 @@ class Publisher(Link):
                 receipt = Receipt("nacked", f"the broker cannot take it for {message.where} now")
             for window, place in places:
                 window.tell(place, receipt)
+
+
+def _take_out(channel: Any, queue: str, header: str, value: int) -> None:
+    """Search on this channel, which is closed afterwards, for the message whose header has this value.
+
+    A broker delivers messages from the head of a queue only. So they are taken one by one, without acknowledging them,
+    until the message that is looked for has come, which is acknowledged. Closing the channel requeues all others. A
+    classic queue puts them back in their places. A quorum queue keeps them at its head, but not always in their order.
+    """
+    messages = size = 0
+
+    def on_message(_: Any, method: Any, properties: Properties, body: bytes) -> None:
+        nonlocal messages, size
+        if properties.header(header) == value:
+            channel.basic_ack(method.delivery_tag)
+            end()
+            return
+        messages, size = messages + 1, size + len(body)
+        count = properties.header("x-delivery-count")
+        is_worn = isinstance(count, int) and count >= MOST_DELIVERIES
+        if is_worn or messages >= SEARCHED or size >= SEARCHED_BYTES:
+            log.info("stopped searching for the copy of message %s in %s", value, queue)
+            end()
+        else:
+            channel.basic_get(queue, on_message)
+
+    def end(*_: Any) -> None:
+        if channel.is_open:
+            channel.close()
+
+    channel.add_callback(end, [Basic.GetEmpty])
+    channel.basic_get(queue, on_message)

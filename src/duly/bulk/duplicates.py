@@ -11,14 +11,16 @@ import hashlib
 import tempfile
 from array import array
 from collections.abc import Iterator
-from typing import IO, Self
+from contextlib import ExitStack
+from typing import IO
 
 BUCKETS = 64
 IN_MEMORY = 2_048  # numbers of a bucket that wait before they are written
 
 
-class Duplicates:
+class Duplicates(ExitStack):
     def __init__(self) -> None:
+        super().__init__()
         self._buckets: list[array[int]] = [array("Q") for _ in range(BUCKETS)]
         self._files: list[IO[bytes] | None] = [None] * BUCKETS
 
@@ -41,19 +43,8 @@ class Duplicates:
                 else:
                     first[hashed] = number
 
-    def close(self) -> None:
-        for file in self._files:
-            if file is not None:
-                file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _write(self, index: int) -> None:
-        file = self._files[index] or tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed by close)
+        file = self._files[index] or self.enter_context(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
         self._files[index] = file
         file.write(self._buckets[index].tobytes())
         del self._buckets[index][:]

@@ -12,27 +12,24 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from duly.bulk.buckets import BUCKETS, PORTION, bucket_errors, open_bucket
+from duly.bulk.sources import BUCKETS
 from duly.core.errors import ConfigError, DulyError, InputError
 
 if TYPE_CHECKING:
-    from obstore import WritableFile
-
-    from duly.bulk.buckets import Bucket
+    from duly.bulk.buckets import BucketFiles
 
 _KEY = re.compile(r"(?=.{1,500}\Z)[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 INCOMING = ".incoming"  # where a local file is written before it has its name; no key begins with a dot
-PART = 8 * PORTION  # of an upload to a bucket; at most two are in memory
+PORTION = 1024 * 1024
 
 
 class FileGone(DulyError, LookupError):
@@ -96,6 +93,8 @@ def open_files(where: str, s3_endpoint: str = "") -> FileStore:
         raise ConfigError(f"files_url: {where!r:.100} is neither a folder nor a bucket ({known})")
     if not parts.hostname:
         raise ConfigError(f"files_url: {where} names no bucket")
+    from duly.bulk.buckets import BucketFiles, open_bucket  # needs obstore, which a folder does not
+
     return BucketFiles(open_bucket(parts.scheme, parts.hostname, s3_endpoint), parts.path)
 
 
@@ -117,15 +116,12 @@ class LocalFiles:
         """Begin to write a file of at most `limit` bytes. One of the same name is replaced when this one is whole."""
         return _LocalWriter(self._root, key, limit)
 
-    @contextmanager
-    def open(self, key: str) -> Iterator[BinaryIO]:
+    def open(self, key: str) -> AbstractContextManager[BinaryIO]:
         """The file, on this machine and seekable; FileGone when there is none."""
         try:
-            file = (self._root / checked_key(key)).open("rb")
+            return (self._root / checked_key(key)).open("rb")
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise FileGone(f"there is no file {key}") from None
-        with file:
-            yield file
 
     def portions(self, key: str) -> Iterator[bytes]:
         """The bytes of the file, a portion at a time; FileGone when there is none."""
@@ -197,85 +193,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-class BucketFiles:
-    """The same in a bucket, below a prefix. A bucket shows an object only when its upload is complete.
-
-    What a crashed writer has uploaded stays hidden there until the bucket's rule for incomplete uploads removes it.
-    """
-
-    def __init__(self, bucket: Bucket, prefix: str = "") -> None:
-        self._store = bucket
-        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-
-    def writer(self, key: str, limit: int | None = None) -> Writer:
-        return _BucketWriter(self._store, self._prefix, key, limit)
-
-    @contextmanager
-    def open(self, key: str) -> Iterator[BinaryIO]:
-        with tempfile.TemporaryFile() as local:
-            for portion in self.portions(key):
-                local.write(portion)
-            local.seek(0)
-            yield cast(BinaryIO, local)
-
-    def portions(self, key: str) -> Iterator[bytes]:
-        import obstore
-
-        with bucket_errors(f"reading {key}"):
-            try:
-                found = obstore.get(self._store, self._prefix + checked_key(key))
-            except FileNotFoundError:
-                raise FileGone(f"there is no file {key}") from None
-            for portion in found.stream(min_chunk_size=PORTION):
-                yield bytes(portion)
-
-    def delete(self, key: str) -> None:
-        import obstore
-
-        with bucket_errors(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._store, self._prefix + checked_key(key))
-
-    def delete_below(self, folder: str) -> None:
-        import obstore
-
-        with bucket_errors(f"deleting {folder}"):
-            for portion in obstore.list(self._store, f"{self._prefix}{checked_key(folder)}/", chunk_size=1000):
-                with contextlib.suppress(FileNotFoundError):  # someone else was faster
-                    obstore.delete(self._store, [entry["path"] for entry in portion])
-
-    def aged(self, folder: str, seconds: float) -> Iterator[str]:
-        import obstore
-
-        begin = f"{self._prefix}{checked_key(folder)}/"
-        with bucket_errors(f"listing {folder}"):
-            for portion in obstore.list(self._store, begin, chunk_size=1000):
-                for entry in portion:
-                    name = entry["path"].removeprefix(begin)
-                    if "/" not in name and entry["last_modified"].timestamp() < time.time() - seconds:
-                        yield f"{folder}/{name}"
-
-
-class _BucketWriter(Writer):
-    def __init__(self, store: Bucket, prefix: str, key: str, limit: int | None) -> None:
-        import obstore
-
-        super().__init__(key, limit)
-        self._out: WritableFile | None = obstore.open_writer(
-            store, prefix + self._key, buffer_size=PART, max_concurrency=1
-        )
-
-    def _append(self, data: bytes) -> None:
-        assert self._out is not None
-        with bucket_errors(f"writing {self._key}"):
-            self._out.write(data)
-
-    def _finish(self) -> None:
-        assert self._out is not None
-        with bucket_errors(f"writing {self._key}"):
-            self._out.close()
-
-    def _abandon(self) -> None:
-        self._out = None  # an upload that is not completed never becomes an object
-
-
-FileStore: TypeAlias = LocalFiles | BucketFiles
+FileStore: TypeAlias = "LocalFiles | BucketFiles"

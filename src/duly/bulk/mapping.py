@@ -12,9 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from collections.abc import Mapping as Values
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -24,6 +23,7 @@ from duly.core.errors import InputError
 from duly.core.results import PreviewRow
 
 ValueKind = Literal["text", "code", "number", "ean", "url"]
+Columns: TypeAlias = dict[str, str]  # the column of each field that has one
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\u2060\ufeff]")
 _MONEY = re.compile(r"[$€£¥]|\b(?:eur|usd|gbp|chf)\b", re.IGNORECASE)
@@ -62,29 +62,25 @@ class Normal(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class Mapping(Struct, frozen=True):
-    """The column of each field that has one."""
+def checked_columns(columns: Columns, names: Sequence[str], fields: Fields) -> Columns:
+    """These columns, if they name columns and fields that there are, and no column twice; else InputError."""
+    known = {field.name for field in fields.fields}
+    taken: dict[str, str] = {}
+    for field, column in columns.items():
+        if field not in known:
+            raise InputError(f"mapping.{field}", f"is not a field; known fields: {', '.join(sorted(known))}")
+        if column not in names:
+            raise InputError(f"mapping.{field}", f"there is no column {column!r:.100}")
+        if column in taken:
+            raise InputError(f"mapping.{field}", f"column {column!r:.100} is already {taken[column]}")
+        taken[column] = field
+    return columns
 
-    columns: dict[str, str]
 
-    def checked(self, names: Sequence[str], fields: Fields) -> Mapping:
-        """This mapping, if it names columns and fields that there are, and no column twice; else InputError."""
-        known = {field.name for field in fields.fields}
-        taken: dict[str, str] = {}
-        for field, column in self.columns.items():
-            if field not in known:
-                raise InputError(f"mapping.{field}", f"is not a field; known fields: {', '.join(sorted(known))}")
-            if column not in names:
-                raise InputError(f"mapping.{field}", f"there is no column {column!r:.100}")
-            if column in taken:
-                raise InputError(f"mapping.{field}", f"column {column!r:.100} is already {taken[column]}")
-            taken[column] = field
-        return self
-
-    def fitted(self, names: Sequence[str]) -> Mapping:
-        """The same for a file of the same fingerprint, whose columns may be written and ordered in another way."""
-        by_plain = {plain(name): name for name in reversed(names)}
-        return Mapping({field: by_plain[at] for field, name in self.columns.items() if (at := plain(name)) in by_plain})
+def fitted_columns(columns: Columns, names: Sequence[str]) -> Columns:
+    """The same for a file of the same fingerprint, whose columns may be written and ordered in another way."""
+    by_plain = {plain(name): name for name in reversed(names)}
+    return {field: by_plain[at] for field, name in columns.items() if (at := plain(name)) in by_plain}
 
 
 def plain(name: str) -> str:
@@ -101,8 +97,8 @@ def fingerprint(names: Iterable[str], has_header: bool = True) -> str:
 
 
 def suggest(
-    names: Sequence[str], fields: Fields, rows: Sequence[Values[str, Any]] = (), has_header: bool = True
-) -> Mapping:
+    names: Sequence[str], fields: Fields, rows: Sequence[Mapping[str, Any]] = (), has_header: bool = True
+) -> Columns:
     """The most likely mapping. The best match of all is taken first, and each column and each field only once."""
     if not has_header:
         return _by_values(names, fields, rows)
@@ -115,7 +111,7 @@ def suggest(
     for score, _, _, field, name in sorted(scores):
         if score and field not in found and name not in found.values():
             found[field] = name
-    return Mapping({field.name: found[field.name] for field in fields.fields if field.name in found})
+    return {field.name: found[field.name] for field in fields.fields if field.name in found}
 
 
 def _likeness(name: str, field: Field) -> float:
@@ -135,7 +131,7 @@ def _likeness(name: str, field: Field) -> float:
     return 0.0
 
 
-def _by_values(names: Sequence[str], fields: Fields, rows: Sequence[Values[str, Any]]) -> Mapping:
+def _by_values(names: Sequence[str], fields: Fields, rows: Sequence[Mapping[str, Any]]) -> Columns:
     values = {name: [row[name] for row in rows if row.get(name) not in (None, "")] for name in names}
     found: dict[str, str] = {}
     for field in fields.fields:
@@ -153,15 +149,15 @@ def _by_values(names: Sequence[str], fields: Fields, rows: Sequence[Values[str, 
     }
     if texts and any(field.name == "title" for field in fields.fields):
         found["title"] = max(texts, key=texts.__getitem__)
-    return Mapping(found)
+    return found
 
 
-def normalise(row: Values[str, Any], mapping: Mapping, fields: Fields) -> Normal:
+def normalise(row: Mapping[str, Any], columns: Columns, fields: Fields) -> Normal:
     """The fields of a row, without those that are empty."""
     values: dict[str, str] = {}
     problems: list[str] = []
     for field in fields.fields:
-        column = mapping.columns.get(field.name)
+        column = columns.get(field.name)
         if column is None:
             continue
         try:
@@ -176,15 +172,15 @@ def normalise(row: Values[str, Any], mapping: Mapping, fields: Fields) -> Normal
     return Normal(values, tuple(problems))
 
 
-def preview(row: FileRow, mapping: Mapping, fields: Fields | None) -> PreviewRow:
+def preview(row: FileRow, columns: Columns, fields: Fields | None) -> PreviewRow:
     """What would become of this row; without `fields`, its columns stay as they are."""
     normal = Normal({}, (row.fault,) if row.fault else ())
     if fields is not None and not row.fault:
-        normal = normalise(row.values, mapping, fields)
+        normal = normalise(row.values, columns, fields)
     return PreviewRow(row.number, row.line, row.values, normal.values, normal.problems)
 
 
-def identity(values: Values[str, str], fields: Fields) -> str | None:
+def identity(values: Mapping[str, str], fields: Fields) -> str | None:
     """What makes this row the same as another one; None when it has nothing to be known by."""
     for names in fields.identity:
         if all(name in values for name in names):

@@ -13,9 +13,8 @@ import click
 
 from duly import __version__
 from duly.cli.care import doctor, migrate, settings
-from duly.cli.items import again, cancel, discard, edit, items, retry, show
+from duly.cli.items import again, cancel, discard, edit, items, put, retry, show
 from duly.cli.jobs import jobs
-from duly.cli.put import put
 from duly.cli.queues import limits, queues
 from duly.cli.reports import alerts, alive, audit, history, late, now, stuck
 from duly.cli.review import acts, review

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from duly.cli import options, words
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from duly.core.section import Section
+from duly.config import aliased, load, section, sources
+from duly.core.section import Section
+from duly.core.settings import Settings
+from duly.facade.loading import load_app
+from duly.plugins import chosen, plugins
 
 
 @click.command()
@@ -24,9 +25,6 @@ def migrate(spec: str | None, as_json: bool) -> None:
     The tables of the plug-ins on MODULE:APP are migrated too; without it, those of the apps in DULY_APPS, or of all
     apps that `duly up` runs.
     """
-    from duly.facade.loading import load_app
-    from duly.plugins import chosen
-
     with options.opened(makes=True) as app:
         known = load_app(spec).internals.plugins.values() if spec else chosen(app.settings.apps)
         app.internals.plugins.update((plugin.name, plugin) for plugin in known)
@@ -64,10 +62,6 @@ def settings(as_json: bool) -> None:
 
 def _settings() -> list[dict[str, Any]]:
     """The core's settings, then those of each app."""
-    from duly.config import aliased, load
-    from duly.core.settings import Settings
-    from duly.plugins import chosen, plugins
-
     wanted = chosen(load().apps)
     aliases = {name: variable for plugin in wanted for variable, name in plugin.aliases.items()}
     with aliased(wanted):
@@ -77,8 +71,6 @@ def _settings() -> list[dict[str, Any]]:
 
 
 def _section(app: str, kind: type[Section], aliases: Mapping[str, str]) -> list[dict[str, Any]]:
-    from duly.config import section, sources
-
     shown, found = section(kind).shown(), sources(kind=kind)
     return [
         {

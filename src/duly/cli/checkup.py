@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -129,8 +130,6 @@ def knock(url: str) -> None:
 
 
 def _versions() -> Finding:
-    import sqlite3
-
     names = ("duly", "msgspec", "click", "rich", "prometheus-client", "psycopg")
     found = [f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"]
     for name in names:
@@ -205,8 +204,6 @@ def _app_tables(store: Store, settings: Settings) -> Finding:
 
 
 def _sqlite(store: Store) -> Iterator[Finding]:
-    import sqlite3
-
     if sqlite3.sqlite_version_info < SQLITE_SAFE:
         yield warn(
             "SQLite",

@@ -1,27 +1,48 @@
-"""`duly items`, `show`, `again`, `retry`, `cancel`, `discard`, `edit`: look at items and look after them.
+"""`duly put`, `items`, `show`, `again`, `retry`, `cancel`, `discard`, `edit`: put items, look at them and after them.
 
-An app is needed only to check changed arguments.
+An app is needed only to check arguments, with the same checks as in code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import click
+import msgspec
 
 from duly.cli import options, words
 from duly.cli.session import Session, printing, printing_times, session
+from duly.core import codec
 from duly.core.errors import InputError, NotAllowed
+from duly.core.filters import ItemEdit, ItemFilter
+from duly.core.model import Placed
+from duly.core.shown import Row, Story
 
-if TYPE_CHECKING:
-    from duly.core.filters import ItemEdit, ItemFilter
-    from duly.core.model import Placed
-    from duly.core.shown import Row, Story
+T = TypeVar("T")
 
 item_id = click.argument("item_id", type=int, metavar="ID")
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 key = click.option("--key", help="Put once while an item with this key is live.")
+
+
+@click.command(short_help="Put an item: now or later.")
+@click.argument("task")
+@options.arguments("The arguments as one JSON object")
+@options.at
+@options.delay
+@key
+@options.rank
+@click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
+@session(options.as_json, options.in_utc, with_tasks=True)
+def put(session: Session, task: str, pairs: tuple[str, ...], text: str | None, **given: Any) -> None:
+    """Put an item: now, or --at a time, or after a --delay.
+
+    A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
+    """
+    args = json_object(text)
+    placed = fitting(lambda **read: session.api.put(task, {**args, **read}, **given), named_pairs(pairs))
+    print_placed(session, placed, task)
 
 
 @click.command()
@@ -102,8 +123,6 @@ def _print_story(session: Session, story: Story) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
-
-    from duly.core import codec
 
     def json(value: Any) -> str | None:
         return None if value is None else codec.encode(value).decode()
@@ -197,8 +216,6 @@ def edit(session: Session, item_id: int, pairs: tuple[str, ...], text: str | Non
     Arguments that are not named stay as they are. To change arguments on a database, --app must name the app that has
     the task.
     """
-    from duly.cli.put import fitting, json_object, named_pairs
-
     is_args = bool(pairs) or text is not None
     if not is_args and all(value is None for value in fields.values()):
         raise InputError("edit", "nothing to change; give NAME=VALUE, --args, --at, --queue, --rank or --tries")
@@ -212,3 +229,46 @@ def edit(session: Session, item_id: int, pairs: tuple[str, ...], text: str | Non
     known = json_object(text) if text is not None or not is_args else session.api.item(item_id).args
     row = fitting(change, named_pairs(pairs))
     session.print_one(row, f"item {row.id} of {row.task}: due {session.full(row.due_at)}, queue {row.queue}")
+
+
+def fitting(act: Callable[..., T], pairs: dict[str, str]) -> T:
+    """Call `act` with values from a shell: each as JSON if it can be read so and fits the argument, else as text."""
+    read = {name: _value(text) for name, text in pairs.items()}
+    refused: dict[str, InputError] = {}
+    while True:
+        try:
+            return act(**read)
+        except InputError as error:
+            name = error.field  # an error inside a value has a longer name
+            if name in refused:  # neither as JSON nor as text: the first error is more precise
+                raise refused[name] from None
+            if name not in read or read[name] == pairs[name]:
+                raise
+            refused[name] = error
+            read[name] = pairs[name]
+
+
+def named_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(pair, "must be NAME=VALUE")
+        texts[name] = text
+    return texts
+
+
+def json_object(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    value = _value(text)
+    if not isinstance(value, dict):
+        raise InputError("args", f"must be one JSON object, such as '{{\"n\": 3}}', got {text!r:.80}")
+    return value
+
+
+def _value(text: str) -> Any:
+    try:
+        return codec.decode(text)
+    except msgspec.DecodeError:
+        return text

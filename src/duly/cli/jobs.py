@@ -16,12 +16,12 @@ import click
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing, session
 from duly.core.errors import InputError
+from duly.core.filters import UploadOptions
 from duly.core.model import Status
+from duly.core.shown import JobItem, JobRow
 
 if TYPE_CHECKING:
     from duly.client import Client
-    from duly.core.filters import UploadOptions
-    from duly.core.shown import JobItem, JobRow
 
 FOLLOW_SECONDS = 0.3  # between two looks at a job that is waited for
 DIFFERENCES = 100  # that are shown

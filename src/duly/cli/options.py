@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from duly.config import imposed
+from duly import Duly
+from duly.config import imposed, sources
 from duly.core.errors import ConfigError, InputError
 from duly.core.model import STATES
+from duly.tasks.checks import when
+from duly.verbs import Principal, local
 
 if TYPE_CHECKING:
-    from duly import Duly
     from duly.client import Client
-    from duly.verbs import Principal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,22 +98,16 @@ def listing(short_help: str) -> Callable[[Callable[..., None]], click.Group]:
     return made
 
 
-def _time(_: click.Context, option: click.Parameter, value: str | None) -> datetime | None:
-    return moment(value, option.opts[0].removeprefix("--"))
-
-
 def moment_option(flag: str, name: str, help: str) -> Callable[[F], F]:
     """An option with a time, which the command gets as a datetime."""
-    return click.option(flag, name, callback=_time, metavar="TIME", help=help)
+    field = flag.removeprefix("--")
+    return click.option(flag, name, callback=lambda _, __, text: moment(text, field), metavar="TIME", help=help)
 
 
 def span_option(flag: str, **more: Any) -> Callable[[F], F]:
     """An option with a length of time, such as 90s or 1h30m, which the command gets in seconds."""
-
-    def parse(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
-        return span(value, str(option.name))
-
-    return click.option(flag, callback=parse, metavar="TIME", **more)
+    field = flag.removeprefix("--").replace("-", "_")
+    return click.option(flag, callback=lambda _, __, text: span(text, field), metavar="TIME", **more)
 
 
 # Which items a list or an act on many items means.
@@ -149,7 +145,6 @@ def most(ceiling: int = 1_000, default: int = 20) -> Callable[[F], F]:
 def remote() -> Client | None:
     """The service that the command works through; None: a database. A database on the command line beats a variable."""
     from duly.client import Client
-    from duly.config import sources
 
     kept = click.get_current_context().meta.get("duly.service", {})
     if "url" not in kept:
@@ -181,8 +176,6 @@ app = click.option(
 
 def who() -> Principal:
     """Who acts on a database: the user of this machine."""
-    from duly.verbs import local
-
     with suppress(OSError, KeyError):
         return local(f"cli:{getpass.getuser()}")
     return local("cli")
@@ -200,9 +193,7 @@ def opened(makes: bool = False) -> Iterator[Duly]:
 
     Only a command that `makes` a database may find none: the others report that and leave no empty file behind.
     """
-    from duly import Duly
     from duly.cli.checkup import knock, missing_file
-    from duly.config import sources
 
     quiet()
     app = Duly(store_timeout_seconds=None if "store_timeout_seconds" in sources() else PATIENCE)
@@ -220,16 +211,12 @@ def opened(makes: bool = False) -> Iterator[Duly]:
 
 def quiet() -> None:
     """Silence log lines of a driver about an unreachable database, because our own error reports it already."""
-    import logging
-
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
     logging.getLogger("psycopg").propagate = False
 
 
 def moment(text: str | None, field: str) -> datetime | None:
     """The time that an option gives, such as `--from`."""
-    from duly.tasks.checks import when
-
     try:
         return None if text is None else when(text, None, lambda: datetime.now(UTC))
     except InputError as error:

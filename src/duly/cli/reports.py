@@ -10,12 +10,13 @@ import click
 
 from duly.cli import options, words
 from duly.cli.session import Session, printing, printing_times
+from duly.core import codec
+from duly.core.errors import StoreUnavailable
+from duly.core.picture import Picture
+from duly.core.shown import Alert, AuditLine, LateItem, Series, StuckItem
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from duly.core.picture import Picture
-    from duly.core.shown import Alert, AuditLine, LateItem, Series, StuckItem
 
 SHOWN = 10  # how many queues, workers and limits are shown of each; --json has more
 
@@ -155,7 +156,6 @@ def alerts(session: Session) -> None:
 @printing_times
 def audit(session: Session, subject: str | None, most: int) -> None:
     """The audit log: who did what to what, newest first."""
-    from duly.core import codec
 
     def line(each: AuditLine) -> str:
         details = words.cut(codec.encode(each.details).decode(), 200)
@@ -175,7 +175,6 @@ def alive(session: Session, max_age: float, webhook: str | None, every: float | 
     Exit code 0: a worker is alive. 1: none has been for longer than --max-age, or this could not be found out.
     """
     from duly.client import ServiceError
-    from duly.core.errors import StoreUnavailable
 
     was_notified, heard_at = False, time.monotonic()
     while True:

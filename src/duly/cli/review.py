@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import Literal, Unpack
 
 import click
 from msgspec.structs import asdict
 
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing, printing_times
-
-if TYPE_CHECKING:
-    from duly.core.filters import ActOptions
-    from duly.core.shown import Action, ShownAct
+from duly.core.filters import ActOptions
+from duly.core.shown import Action, ShownAct
 
 group_id = click.argument("group_id", metavar="GROUP")
 rate = click.option("--rate", type=click.FloatRange(0, 10_000, min_open=True), metavar="N", help="At most N a second.")

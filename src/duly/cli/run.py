@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from duly import Duly
 from duly.cli import options
 from duly.cli.session import BUILT_IN
+from duly.config import sources
 from duly.core.errors import ConfigError, DulyError
+from duly.core.settings import Settings
+from duly.facade.loading import load_app
+from duly.telemetry.logs import set_up_logs
 
 if TYPE_CHECKING:
-    from duly import Duly
     from duly.engine.worker import Worker
     from duly.web.server import Service
 
@@ -165,9 +169,6 @@ def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Itera
 @contextmanager
 def loaded(spec: str) -> Iterator[Duly]:
     """The app that a process runs, with logging configured by its settings."""
-    from duly.facade.loading import load_app
-    from duly.telemetry.logs import set_up_logs
-
     with closing(load_app(spec)) as app:
         set_up_logs(app.settings.log_level, app.settings.log_format)
         yield app
@@ -204,7 +205,4 @@ def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
 
 def _is_port_said(app: Duly) -> bool:
     """Whether the port was set, for by default several workers on one host would want the same port."""
-    from duly.config import sources
-    from duly.core.settings import Settings
-
     return "http_port" in sources() or app.settings.http_port != Settings.http_port

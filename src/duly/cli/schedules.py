@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import click
 
+from duly import Duly
 from duly.cli import options, words
+from duly.cli.items import fitting, json_object, named_pairs
 from duly.cli.session import Session, acting, printing, printing_times, session
 from duly.core.errors import InputError
+from duly.core.filters import ScheduleFields
+from duly.core.results import ScheduleAction
+from duly.core.shown import ShownSchedule
+from duly.verbs.timetable import Move, checked_zone, rule_preview
 
 if TYPE_CHECKING:
-    from duly import Duly
     from duly.client import Client
-    from duly.core.filters import ScheduleFields
-    from duly.core.results import ScheduleAction
-    from duly.core.shown import ShownSchedule
-    from duly.verbs.timetable import Move
 
 STATES = ("active", "paused", "broken")
 
@@ -80,8 +81,6 @@ def add_schedule(
     RULE is such as "daily 09:00", "weekly mon,fri 08:00", "monthly -1 18:00", "yearly 02-29 09:00", "every 15m",
     "slots 24", or five fields of cron.
     """
-    from duly.cli.put import fitting, json_object, named_pairs
-
     args = json_object(text)
     made = fitting(lambda **read: session.api.schedule(task, rule, key, {**args, **read}, **chosen), named_pairs(pairs))
     session.print_one(made, f"schedule {made.id}: {made.describe}; next {session.full(made.next_at) or 'never'}")
@@ -115,8 +114,6 @@ def show_schedule(session: Session, schedule_id: int, n: int) -> None:
 @options.as_json
 def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     """Say what a rule means, in words and in its next times. Needs no database."""
-    from duly.verbs.timetable import checked_zone, rule_preview
-
     found, place = rule_preview(rule, zone, datetime.now(UTC), n), checked_zone(zone)
     if as_json:
         words.print_json(found)

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import click
 
+from duly import Duly
 from duly.cli import options, words
+from duly.facade.loading import load_app
 
 if TYPE_CHECKING:
-    from duly import Duly
     from duly.client import Client
     from duly.facade.local import Local
 
@@ -62,8 +63,6 @@ class Session:
     def _opened(self) -> AbstractContextManager[Duly]:
         if not self.with_tasks and not self.with_types:
             return options.opened(self.makes)
-        from duly.facade.loading import load_app
-
         app = load_app((self.spec or BUILT_IN) if self.with_types else options.app_spec(self.spec))
         if self.with_types and not app.internals.job_types:
             options.app_spec(self.spec)  # no installed app has types of jobs, so one has to be named

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
+from duly import Duly
 from duly.cli import options, words
 from duly.core.errors import InputError
+from duly.facade.loading import load_app
 from duly.plugins import plugins, simulations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from duly.virtual.simulation import Conditions, Simulation, SimulationResult
 
 
@@ -86,8 +89,6 @@ def simulate(
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Log nothing about simulated failures."""
-    import logging
-
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -98,8 +99,6 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _world(what: str, model: Conditions, begin: datetime, parameters: Mapping[str, int | None]) -> Iterator[Simulation]:
-    from duly import Duly
-    from duly.facade.loading import load_app
     from duly.virtual.simulation import Simulation
     from duly.virtual.world import stage
 
@@ -118,8 +117,6 @@ def _world(what: str, model: Conditions, begin: datetime, parameters: Mapping[st
 
 def _run(world: Simulation, begin: datetime, end: datetime, shows: bool) -> None:
     """Run the simulation hour by hour, with a progress bar on a terminal."""
-    import sys
-
     is_shown = shows and sys.stderr.isatty()
     days = max((end - begin).days, 1)
     with click.progressbar(length=days, label="days", file=sys.stderr, hidden=not is_shown) as bar:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing, printing_times, session
 from duly.core.errors import InputError
+from duly.core.shown import KeyInfo, Role, Scope
 from duly.verbs.context import SCOPES
-
-if TYPE_CHECKING:
-    from duly.core.shown import KeyInfo, Role, Scope
 
 name = click.argument("name")
 password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
@@ -45,24 +42,22 @@ def add_user(session: Session, name: str, admin: bool, password_stdin: bool) -> 
     session.print_one(user, f"{user.id} is {_a(user.role)}" + ("" if password else "; `duly keys add` makes a key"))
 
 
-def _switch(name: str, doc: str, is_disabled: bool, done: str) -> None:
-    """A command that disables or enables a user; `done` has the user's name where it says {user}."""
-
-    @users.command(name=name, help=doc)
-    @click.argument("user", metavar="NAME")
-    @acting
-    def switch(session: Session, user: str) -> None:
-        session.api.change_user(user, disabled=is_disabled)
-        click.echo(done.format(user=user))
+@users.command(name="disable")
+@name
+@acting
+def disable_user(session: Session, name: str) -> None:
+    """Disable a user: sessions end at once, and keys are rejected until the user is enabled again."""
+    session.api.change_user(name, disabled=True)
+    click.echo(f"{name} is disabled: `duly users enable {name}` enables them again")
 
 
-_switch(
-    "disable",
-    "Disable a user: sessions end at once, and keys are rejected until the user is enabled again.",
-    True,
-    "{user} is disabled: `duly users enable {user}` enables them again",
-)
-_switch("enable", "Enable a user again.", False, "{user} is enabled")
+@users.command(name="enable")
+@name
+@acting
+def enable_user(session: Session, name: str) -> None:
+    """Enable a user again."""
+    session.api.change_user(name, disabled=False)
+    click.echo(f"{name} is enabled")
 
 
 @users.command(name="password")

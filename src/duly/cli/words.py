@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
+
+from duly.core import codec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,10 +37,6 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    import msgspec
-
-    from duly.core import codec
-
     click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
 
 

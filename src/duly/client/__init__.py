@@ -55,15 +55,13 @@ class Client:
 
         With an idempotency_key of your own you may ask again after an error, also from another process.
         """
-        body = {"task": task, "args": dict(args or {}), **wire.written(options)}
-        return wire.read(Placed[Any], self.http.request("POST", "/api/items", body, idempotency_key=idempotency_key))
+        return self.http.post(Placed[Any], "/api/items", idempotency_key, task=task, args=dict(args or {}), **options)
 
     def again(
         self, item_id: int, *, idempotency_key: str | None = None, **options: Unpack[filters.AgainOptions]
     ) -> Placed[Any]:
         """Put an item that has ended again, as a new one."""
-        path, body = f"/api/items/{item_id}/again", wire.written(options)
-        return wire.read(Placed[Any], self.http.request("POST", path, body, idempotency_key=idempotency_key))
+        return self.http.post(Placed[Any], f"/api/items/{item_id}/again", idempotency_key, **options)
 
     def item(self, item_id: int) -> Row:
         return self.http.get(Row, f"/api/items/{item_id}")

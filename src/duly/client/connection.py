@@ -61,9 +61,9 @@ class Connection:
         """GET this path, read as a struct of the core."""
         return wire.read(kind, self.request("GET", path, query=wire.written(query)))
 
-    def post(self, kind: type[T], path: str, /, **body: Any) -> T:
+    def post(self, kind: type[T], path: str, idempotency_key: str | None = None, /, **body: Any) -> T:
         """POST these values, and read the answer as a struct of the core."""
-        return wire.read(kind, self.request("POST", path, wire.written(body)))
+        return wire.read(kind, self.request("POST", path, wire.written(body), idempotency_key=idempotency_key))
 
     def patch(self, kind: type[T], path: str, /, **body: Any) -> T:
         return wire.read(kind, self.request("PATCH", path, wire.written(body)))
@@ -203,18 +203,14 @@ class Connection:
 
 def _form(boundary: str, name: str, fields: Mapping[str, Any]) -> bytes:
     """The part of a form before the bytes of its file."""
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{_field_text(value)}\r\n'
-        for field, value in fields.items()
-        if value is not None
-    ]
+    parts = []
+    for field, value in fields.items():
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value)
+            parts.append(f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{text}\r\n')
     quoted = "".join("_" if letter in '"\\\r\n' else letter for letter in name)
     file = f'Content-Disposition: form-data; name="file"; filename="{quoted}"'
     return f"{''.join(parts)}--{boundary}\r\n{file}\r\nContent-Type: application/octet-stream\r\n\r\n".encode()
-
-
-def _field_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _decoded(response: HTTPResponse) -> Any:

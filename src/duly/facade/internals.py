@@ -37,7 +37,7 @@ from duly.verbs.files import SCAN
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
-    from duly.bulk.sources.registry import FileSource
+    from duly.bulk.sources import FileSource
     from duly.engine.worker import Worker
     from duly.facade.kickoff import Kickoffs
     from duly.intake.exports import Exports

@@ -16,14 +16,12 @@ from msgspec.structs import replace
 
 from duly.bulk.duplicates import Duplicates
 from duly.bulk.files import FileGone
-from duly.bulk.mapping import Mapping as Columns
-from duly.bulk.mapping import identity, normalise
+from duly.bulk.mapping import Columns, identity, normalise
 from duly.bulk.read import FileRow, Reading, open_rows
 from duly.core import codec
 from duly.core.errors import DoesNotExist, InputError, StoreError, WrongState
 from duly.core.model import GiveUp, Job, NewRow, Snooze
 from duly.core.policy.adapt import Batch, BatchBounds, Written
-from duly.core.settings import JobSettings
 from duly.intake.intake import Intake, file_options_of
 from duly.intake.types import JobType
 from duly.verbs.job_acts import find_job
@@ -78,7 +76,11 @@ class Ingest:
         self._job = job
         self._tell = tell
         self._type: JobType = intake.type_named(str(job.job_type))
-        self._bounds = bounds_of(intake.settings)
+        settings = intake.settings
+        self._bounds = BatchBounds(
+            min_rows=settings.ingest_min_rows, max_rows=settings.ingest_max_rows,
+            max_bytes=settings.ingest_max_batch_bytes, p50=settings.db_p50_ms / 1000, p95=settings.db_p95_ms / 1000,
+        )  # fmt: skip
         self._batch = Batch.first(self._bounds)
         self._written = job.total
         self._waiting: list[NewRow] = []
@@ -103,7 +105,7 @@ class Ingest:
                 open_rows(handle, file.name, options=replace(file_options, kind=shape.kind)) as reading,
                 Duplicates() as duplicates,
             ):
-                self._take(reading, Columns(mapping), duplicates)
+                self._take(reading, mapping, duplicates)
                 intake.verbs.files.tell_duplicates(job, sum(1 for _ in duplicates.found()))
         return self._written
 
@@ -218,10 +220,3 @@ def values_of(row: FileRow, mapping: Columns, chosen: JobType) -> tuple[dict[str
         return row.values, ""
     normal = normalise(row.values, mapping, chosen.fields)
     return dict(normal.values), "; ".join(normal.problems)
-
-
-def bounds_of(settings: JobSettings) -> BatchBounds:
-    return BatchBounds(
-        min_rows=settings.ingest_min_rows, max_rows=settings.ingest_max_rows, max_bytes=settings.ingest_max_batch_bytes,
-        p50=settings.db_p50_ms / 1000, p95=settings.db_p95_ms / 1000,
-    )  # fmt: skip

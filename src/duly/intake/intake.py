@@ -14,10 +14,9 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from duly.bulk.files import FileStore, Kept, Writer, open_files
-from duly.bulk.mapping import Mapping as Columns
-from duly.bulk.mapping import fingerprint, preview, suggest
+from duly.bulk.mapping import checked_columns, fingerprint, fitted_columns, preview, suggest
 from duly.bulk.read import FileRow, ReadOptions, Shape, open_rows
-from duly.bulk.sources.registry import FileSource, registry
+from duly.bulk.sources import FileSource, registry
 from duly.core.errors import ConfigError, DoesNotExist, InputError, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.results import FilePreview, PreviewRow
@@ -206,9 +205,8 @@ class Intake:
         chosen, file_options = self.type_named(job_type), file_options or FileOptions()
         shape, mapping = self.look(file, name, chosen, file_options, who.owner)
         with open_rows(file, name, options=replace(file_options, kind=shape.kind)) as reading:
-            rows = tuple(
-                _checked(preview(row, Columns(mapping), chosen.fields), row, chosen) for row in islice(reading, count)
-            )
+            first = islice(reading, count)
+            rows = tuple(_checked(preview(row, mapping, chosen.fields), row, chosen) for row in first)
         used = shape.columns if chosen.fields is None else mapping.values()
         unused = tuple(column for column in shape.columns if column not in used)
         return FilePreview(
@@ -232,11 +230,11 @@ class Intake:
             if chosen.fields is None:
                 return shape, {}
             if file_options.mapping is not None:
-                return shape, Columns(file_options.mapping).checked(shape.columns, chosen.fields).columns
+                return shape, checked_columns(file_options.mapping, shape.columns, chosen.fields)
             if known := self.verbs.files.mapping(owner, chosen.name, fingerprint(shape.columns, shape.has_header)):
-                return shape, Columns(known).fitted(shape.columns).columns
+                return shape, fitted_columns(known, shape.columns)
             rows = [] if shape.has_header else [row.values for row in islice(reading, SAMPLE)]
-            return shape, suggest(shape.columns, chosen.fields, rows, shape.has_header).columns
+            return shape, suggest(shape.columns, chosen.fields, rows, shape.has_header)
 
     def remember(self, chosen: JobType, shape: Shape, mapping: Mapping[str, str], owner: str | None) -> None:
         """Use this mapping for the next file of this owner and shape."""

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from duly.bulk.export import ERROR, NUMBER, unguarded
-from duly.bulk.mapping import Mapping as Columns
+from duly.bulk.mapping import Columns
 from duly.bulk.read import FileRow, open_rows
 from duly.core import codec
 from duly.core.errors import InputError, WrongState
@@ -70,7 +70,7 @@ def _place(intake: Intake, who: Principal, job_id: int) -> _Place:
     if not intake.knows(job.job_type):
         raise InputError("file", f"job {job_id} was not made from a file of a job type that is registered here")
     options = codec.decode(job.options)
-    return _Place(intake.type_named(str(job.job_type)), Columns(options.get("mapping", {})), options)
+    return _Place(intake.type_named(str(job.job_type)), options.get("mapping", {}), options)
 
 
 def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str) -> MendReport:
@@ -80,10 +80,7 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
     refusals: list[RejectedRow] = []
     with open_rows(file, name) as reading:
         if NUMBER not in reading.shape.columns:
-            raise InputError(
-                "file",
-                f"has no column {NUMBER!r}, which identifies the rows; download the rejects first",
-            )
+            raise InputError("file", f"has no column {NUMBER!r}, which identifies the rows; download the rejects first")
         is_guarded = reading.shape.kind == "csv"
         walk = iter(reading)
         while portion := list(islice(walk, PORTION)):
@@ -94,9 +91,11 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
             bad: list[RejectedRow] = []
             for row in portion:
                 try:
-                    number = _checked_number(row)
-                    given = FileRow(row.number, row.line, _values(row, is_guarded), row.fault)
-                    made = _remade(intake, given, came.get(number, {}), place)
+                    if (number := _number(row)) is None:
+                        given = str(row.values.get(NUMBER, ""))
+                        raise InputError(NUMBER, f"{given!r:.50} is not the number of a row")
+                    corrected = FileRow(row.number, row.line, _values(row, is_guarded), row.fault)
+                    made = _remade(intake, corrected, came.get(number, {}), place)
                 except InputError as error:
                     bad.append(RejectedRow(row.line, error.problem))
                 else:
@@ -113,12 +112,6 @@ def _number(row: FileRow) -> int | None:
     """The number of a row in its job, as given in the file."""
     given = str(row.values.get(NUMBER, "")).removesuffix(".0")
     return int(given) if given.isdecimal() and len(given) <= 15 else None
-
-
-def _checked_number(row: FileRow) -> int:
-    if (number := _number(row)) is None:
-        raise InputError(NUMBER, f"{str(row.values.get(NUMBER, ''))!r:.50} is not the number of a row")
-    return number
 
 
 def _values(row: FileRow, is_guarded: bool) -> dict[str, Any]:

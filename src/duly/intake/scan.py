@@ -20,10 +20,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from duly.bulk.buckets import BucketError
 from duly.bulk.files import Kept
 from duly.bulk.read import open_rows
-from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
+from duly.bulk.sources import BucketError, Found, SourceError, Steady, is_unfinished
 from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.patience import Patient
 from duly.core.results import ScanReport

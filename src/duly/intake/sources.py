@@ -11,9 +11,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec.structs import replace
 
-from duly.bulk.sources import Found, NotThere
+from duly.bulk.sources import FILE, Address, FileSource, Found, NotThere, RemoteFiles, parse
 from duly.bulk.sources.folder import Folder
-from duly.bulk.sources.registry import FILE, Address, FileSource, RemoteFiles, parse
 from duly.core.errors import InputError
 from duly.core.section import without_password
 from duly.core.settings import JobSettings

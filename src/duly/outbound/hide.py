@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 # Headers that are not secret and may be quoted, and the words of Authorization that are not secret either.
@@ -25,17 +25,9 @@ def hide(text: str, headers: Mapping[str, str], query: str = "") -> str:
 
 
 def _secrets(headers: Mapping[str, str], query: str) -> set[str]:
-    words = (*_header_words(headers), *_query_words(query))
-    secrets = {word for word in words if len(word) >= SHORTEST and word.lower() not in SCHEMES}
-    return secrets | {json.dumps(secret)[1:-1] for secret in secrets}
-
-
-def _header_words(headers: Mapping[str, str]) -> Iterator[str]:
+    words = [pair.partition("=")[2] for pair in query.split("&")] + [value for _, value in parse_qsl(query)]
     for name, value in headers.items():
         if name.lower() not in OPEN:
-            yield from (value.strip(), *value.split())
-
-
-def _query_words(query: str) -> Iterator[str]:
-    yield from (pair.partition("=")[2] for pair in query.split("&"))
-    yield from (value for _, value in parse_qsl(query))
+            words += (value.strip(), *value.split())
+    secrets = {word for word in words if len(word) >= SHORTEST and word.lower() not in SCHEMES}
+    return secrets | {json.dumps(secret)[1:-1] for secret in secrets}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 
 
@@ -57,12 +57,7 @@ def uninterrupted() -> Iterator[None]:
         _current.reset(before)
 
 
-@contextmanager
-def interruptible(end_wait: Callable[[], object]) -> Iterator[None]:
+def interruptible(end_wait: Callable[[], object]) -> AbstractContextManager[None]:
     """A context around a wait, which `end_wait` ends if the handler is stopped."""
     interrupter = _current.get()
-    if interrupter is None:
-        yield
-    else:
-        with interrupter.covers(end_wait):
-            yield
+    return nullcontext() if interrupter is None else interrupter.covers(end_wait)

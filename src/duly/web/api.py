@@ -25,11 +25,11 @@ from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
 from duly.web.auth import Authenticator, is_loopback
 from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
-from duly.web.routes import files, items, jobs, live, now, queues, review, schedules, simulate, users
+from duly.web.routes import files, items, jobs, live, queues, review, schedules, simulate, users
+from duly.web.routes.files import JobIn
 from duly.web.schemas import ProblemOut
-from duly.web.schemas.jobs import JobIn
 from duly.web.shared import SharedReads, ShareReads
-from duly.web.uploads import UPLOADED
+from duly.web.uploads import is_form, kind_of
 
 BODY_LIMIT = 2 * 1024 * 1024
 TOO_LARGE = "the body is too large: at most {:,} bytes are accepted"
@@ -110,7 +110,7 @@ def build(
     )
     core = (
         items.router, items.tasks, files.router, jobs.router, schedules.router, queues.router, review.router,
-        users.router, now.router, live.router, simulate.router, dashboard.router,
+        users.router, live.now_router, live.router, simulate.router, dashboard.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
@@ -215,7 +215,7 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
     if length is not None and (len(length) > 15 or (int(length) > BODY_LIMIT and not is_upload)):
         return problem(413, TOO_LARGE.format(BODY_LIMIT))
     has_body = length not in (None, "0") or "transfer-encoding" in request.headers
-    kind = _kind_of(request)
+    kind = kind_of(request)
     if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json" and not is_upload:
         return problem(415, "the body must be application/json")
     # Reject other host names: a page of another site could make its own name resolve to this address.
@@ -227,17 +227,13 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
 def _is_upload(request: Request) -> bool:
     """Whether this uploads a file. The route bounds its size."""
     is_place = request.method == "POST" and UPLOAD.fullmatch(_path_of(request.scope)) is not None
-    return is_place and _kind_of(request) == UPLOADED
+    return is_place and is_form(request)
 
 
 def _path_of(scope: Scope) -> str:
     """The path below the prefix that this service is mounted at."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
-
-
-def _kind_of(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _name_of(host: str) -> str:

@@ -162,10 +162,7 @@ def _imports(name: str, body: bytes) -> list[str]:
     return [posixpath.normpath(posixpath.join(folder, path.decode())) for path in IMPORT.findall(body)]
 
 
-@cache
-def statics_of(folders: tuple[tuple[str, Path], ...]) -> Statics:
-    """The static files in these folders, read once per process."""
-    return Statics(folders)
+statics_of = cache(Statics)  # the static files in these folders, read once per process
 
 
 def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:

@@ -68,11 +68,6 @@ def masked(verbs: Verbs, value: Any, is_revealed: bool = False) -> Any:
     return verbs.context.masks.masked(value, is_revealed)
 
 
-def unmasked(verbs: Verbs, value: Any, known: Any) -> Any:
-    """A value that was shown masked and is sent back, with the known values in place of the masks."""
-    return verbs.context.masks.unmasked(value, known)
-
-
 class Cursors:
     """Makes and reads cursors. `bound` identifies the list that a cursor belongs to."""
 

@@ -57,16 +57,17 @@ class RecentLines(NamedTuple):
 class OncePerTick(Generic[T]):
     """Runs a query once per tick and gives all callers the same answer, or the same failure."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
         self._lock = asyncio.Lock()
         self._tick = -1
         self._answers: list[T] = []  # one; none if it failed
 
-    async def __call__(self, tick: int, ask: Callable[[], T]) -> T:
+    async def __call__(self, tick: int) -> T:
         async with self._lock:
             if self._tick < tick:
                 self._tick, self._answers = tick, []
-                self._answers = [await run_in_threadpool(ask)]
+                self._answers = [await run_in_threadpool(self._ask)]
             if not self._answers:
                 raise StoreUnavailable("the database did not answer this query just now")
             return self._answers[0]
@@ -82,9 +83,9 @@ class Feed:
         self._tail: Tail | None = None
         self._number = 0
         self._forgotten = 0
-        self._lines: deque[FeedLine] = deque()
-        self._heard: OncePerTick[RecentLines] = OncePerTick()
-        self._depths: OncePerTick[Depths] = OncePerTick()
+        self._kept: deque[FeedLine] = deque()
+        self.lines = OncePerTick(self._follow)
+        self.depths = OncePerTick(self._measure)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -95,21 +96,15 @@ class Feed:
             self._listeners -= 1
             self.is_left = not self._listeners
 
-    async def lines(self, tick: int) -> RecentLines:
-        return await self._heard(tick, self._follow)
-
-    async def depths(self, tick: int) -> Depths:
-        return await self._depths(tick, self._measure)
-
     def _follow(self) -> RecentLines:
         if self._tail is None:
             self._tail = Tail(self.app.internals.store, None, None)
         for place, line in self._tail.look():
             self._number += 1
-            self._lines.append(FeedLine(self._number, line.id, line.actor, _audit_event(self.app, place, line)))
-        while len(self._lines) > KEPT:
-            self._forgotten = max(self._forgotten, self._lines.popleft().id)
-        return RecentLines(tuple(self._lines), self._tail.place, self._forgotten)
+            self._kept.append(FeedLine(self._number, line.id, line.actor, _audit_event(self.app, place, line)))
+        while len(self._kept) > KEPT:
+            self._forgotten = max(self._forgotten, self._kept.popleft().id)
+        return RecentLines(tuple(self._kept), self._tail.place, self._forgotten)
 
     def _measure(self) -> Depths:
         queues = self.app.read.queues(self.app.internals.telemetry.depths())

@@ -149,8 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._send(*self.server.probe.answer(self.path.partition("?")[0]))
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
 
     def __getattr__(self, name: str) -> Any:
         # http.server looks for a method do_<METHOD>: every method but GET and HEAD is answered with 405.

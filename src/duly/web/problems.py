@@ -10,33 +10,22 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from duly.core.errors import (
-    ConfigError,
-    DoesNotExist,
-    DulyError,
-    InputError,
-    KeyConflict,
-    NotAllowed,
-    NotMigrated,
-    StoreUnavailable,
-    UnknownTask,
-    WrongState,
-)
+from duly.core import errors
 
 log = logging.getLogger("duly.web")
 
 MEDIA_TYPE = "application/problem+json"
 
 STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (DoesNotExist, 404, "Not found"),
-    (NotAllowed, 403, "Not allowed"),
-    (UnknownTask, 422, "Unknown task"),
-    (KeyConflict, 409, "Conflict"),
-    (WrongState, 409, "Not in this state"),
-    (InputError, 422, "Invalid input"),
-    (ConfigError, 422, "Invalid input"),
-    (StoreUnavailable, 503, "The database cannot be reached"),
-    (NotMigrated, 503, "The database is not migrated"),
+    (errors.DoesNotExist, 404, "Not found"),
+    (errors.NotAllowed, 403, "Not allowed"),
+    (errors.UnknownTask, 422, "Unknown task"),
+    (errors.KeyConflict, 409, "Conflict"),
+    (errors.WrongState, 409, "Not in this state"),
+    (errors.InputError, 422, "Invalid input"),
+    (errors.ConfigError, 422, "Invalid input"),
+    (errors.StoreUnavailable, 503, "The database cannot be reached"),
+    (errors.NotMigrated, 503, "The database is not migrated"),
 )
 TITLES = {
     400: "Bad request", 401: "Sign in first", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
@@ -116,15 +105,15 @@ def handle_on(api: FastAPI) -> None:
     def refused(_: Request, error: Problem) -> Response:
         return problem(error.status, error.detail, field=error.field, **error.headers)
 
-    @api.exception_handler(DulyError)
-    def ours(_: Request, error: DulyError) -> Response:
+    @api.exception_handler(errors.DulyError)
+    def ours(_: Request, error: errors.DulyError) -> Response:
         for kind, status, title in STATUSES:
             if not isinstance(error, kind):
                 continue
             if status == 503:  # the address of the database and its answer are only logged
                 log.warning("a request failed: %s", error)
                 return problem(503, f"{title[0].lower()}{title[1:]}; try again later", title, **{"Retry-After": "1"})
-            return problem(status, str(error), title, error.field if isinstance(error, InputError) else None)
+            return problem(status, str(error), title, error.field if isinstance(error, errors.InputError) else None)
         return unexpected(error)
 
     @api.exception_handler(RequestValidationError)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 
+from duly.core.errors import InputError
 from duly.web.problems import Problem
 
 PORTION = 1024 * 1024  # bytes that are written at a time
@@ -18,9 +21,12 @@ FIELD = 64 * 1024  # bytes of each of them
 
 UPLOADED = "multipart/form-data"
 
+Write: TypeAlias = Callable[[bytes], object]  # takes the next bytes of a file
 
-class Sink(Protocol):
-    def write(self, data: bytes, /) -> object: ...
+
+def kind_of(request: Request) -> str:
+    """The media type of the body."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class Form:
@@ -109,17 +115,17 @@ def _text(data: bytes, what: str) -> str:
         raise Problem(422, f"{what}: is not UTF-8", what) from None
 
 
-async def receive(request: Request, sink: Sink) -> Form:
-    """Read a form to its end. The bytes of its file are written to `sink` in a thread as they arrive."""
+async def _read(request: Request, write: Write) -> Form:
+    """Read a form to its end. The bytes of its file are written in a thread as they arrive."""
     form = Form(request.headers.get("content-type", ""))
     size = 0
     async for data in request.stream():
         form.feed(data)
         size += len(data)
         if size >= PORTION:
-            await _drain(form, sink.write)
+            await _drain(form, write)
             size = 0
-    await _drain(form, sink.write)
+    await _drain(form, write)
     if not form.is_whole:
         raise Problem(400, "the form is incomplete")
     if form.filename is None:
@@ -127,8 +133,45 @@ async def receive(request: Request, sink: Sink) -> Form:
     return form
 
 
-async def _drain(form: Form, write: Callable[[bytes], object]) -> None:
+async def _drain(form: Form, write: Write) -> None:
     if form.pending:
         whole = b"".join(form.pending)
         form.pending.clear()
         await run_in_threadpool(write, whole)
+
+
+def is_form(request: Request) -> bool:
+    return kind_of(request) == UPLOADED
+
+
+@asynccontextmanager
+async def spooled(request: Request, most: int) -> AsyncIterator[tuple[BinaryIO, Form]]:
+    """The file of a form, of at most so many bytes, in a temporary file for the length of the block."""
+    if not is_form(request):
+        raise Problem(415, "send the file as the field `file` of a form")
+    with tempfile.TemporaryFile() as spool:
+
+        def write(data: bytes) -> None:
+            if spool.tell() + len(data) > most:
+                raise InputError("file", f"has more than {most:,} bytes")
+            spool.write(data)
+
+        yield cast(BinaryIO, spool), await received(request, write)
+
+
+async def received(request: Request, write: Write, held: AbstractContextManager[Any] | None = None) -> Form:
+    """The form of this request. A file that is too large for whoever writes it is answered with 413.
+
+    `held` is closed at the end: without an error if the form is complete, and with the error otherwise.
+    """
+    try:
+        form = await _read(request, write)
+    except BaseException as error:
+        if held is not None:  # here and now: whoever was cancelled may not wait for a thread
+            held.__exit__(type(error), error, None)
+        if isinstance(error, InputError):
+            raise Problem(413, str(error), "file", {"Connection": "close"}) from None
+        raise
+    if held is not None:
+        await run_in_threadpool(held.__exit__, None, None, None)
+    return form

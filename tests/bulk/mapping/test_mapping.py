@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from duly.apps.enrichment.fields import PRODUCT
 from duly.bulk.duplicates import Duplicates
 from duly.bulk.mapping import (
-    Mapping,
+    checked_columns,
     fingerprint,
+    fitted_columns,
     identity,
     normalise,
     plain,
@@ -23,7 +24,7 @@ from duly.bulk.mapping import (
 from duly.errors import InputError
 from tests.bulk.read.support import opened
 
-STRAIGHT = Mapping({field.name: field.name for field in PRODUCT.fields})
+STRAIGHT = {field.name: field.name for field in PRODUCT.fields}
 
 
 @pytest.mark.parametrize("name", ["Artikel-Nr.", "ARTIKEL NR", "artikelNr", " artikel_nr ", "Artikel–Nr"])
@@ -53,7 +54,7 @@ def test_accents_do_not_count() -> None:
     ],
 )  # fmt: skip
 def test_columns_are_suggested_by_their_names(names: list[str], found: dict[str, str]) -> None:
-    assert suggest(names, PRODUCT).columns == found
+    assert suggest(names, PRODUCT) == found
 
 
 def test_without_a_header_values_tell_what_they_are() -> None:
@@ -64,20 +65,20 @@ def test_without_a_header_values_tell_what_they_are() -> None:
         assert not reading.shape.has_header
         rows = [row.values for row in reading]
         mapping = suggest(reading.shape.columns, PRODUCT, rows, has_header=False)
-    assert mapping.columns == {"ean": "column 1", "url": "column 3", "title": "column 2"}
-    assert suggest(["column 1"], PRODUCT, [], has_header=False).columns == {}
+    assert mapping == {"ean": "column 1", "url": "column 3", "title": "column 2"}
+    assert suggest(["column 1"], PRODUCT, [], has_header=False) == {}
 
 
 def test_a_mapping_is_checked_against_the_file_and_the_fields() -> None:
     names = ["a", "b"]
-    assert Mapping({"title": "a"}).checked(names, PRODUCT).columns == {"title": "a"}
+    assert checked_columns({"title": "a"}, names, PRODUCT) == {"title": "a"}
     for wrong, problem in (
         ({"colour": "a"}, "mapping.colour: is not a field"),
         ({"title": "c"}, "mapping.title: there is no column 'c'"),
         ({"title": "a", "brand": "a"}, "mapping.brand: column 'a' is already title"),
     ):
         with pytest.raises(InputError, match=problem):
-            Mapping(wrong).checked(names, PRODUCT)
+            checked_columns(wrong, names, PRODUCT)
 
 
 def test_a_mapping_is_remembered_by_the_shape_of_a_file() -> None:
@@ -86,7 +87,7 @@ def test_a_mapping_is_remembered_by_the_shape_of_a_file() -> None:
     assert fingerprint(["name", "item"]) != known
     assert fingerprint(["x", "y"], has_header=False) == fingerprint(["1", "2"], has_header=False)
     assert fingerprint(["x"], has_header=False) != fingerprint(["1", "2"], has_header=False)
-    assert Mapping({"sku": "Item No.", "title": "Name", "brand": "Gone"}).fitted(["name", "ITEM-NO"]).columns == {
+    assert fitted_columns({"sku": "Item No.", "title": "Name", "brand": "Gone"}, ["name", "ITEM-NO"]) == {
         "sku": "ITEM-NO",
         "title": "name",
     }

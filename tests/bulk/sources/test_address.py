@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.bulk.sources.registry import Address, FileSource, parse, registry
+from duly.bulk.sources import Address, FileSource, parse, registry
 from duly.errors import ConfigError, InputError
 
 

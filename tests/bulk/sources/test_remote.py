@@ -17,10 +17,8 @@ import pytest
 
 from duly.bulk import buckets
 from duly.bulk.buckets import BucketError, Objects, open_bucket
-from duly.bulk.sources import Changed, Found, SourceError
+from duly.bulk.sources import Changed, Found, SourceError, parse, registry
 from duly.bulk.sources import ftp as ftp_source
-from duly.bulk.sources.ftp import FtpSource
-from duly.bulk.sources.registry import parse, registry
 from duly.core.settings import JobSettings
 from duly.errors import InputError
 from tests.bulk.servers import S3Server, bucket, ftp_server, make_certificate
@@ -89,8 +87,7 @@ def test_files_of_an_ftp_server_are_found_and_read(tmp_path: Path, certificate: 
     (tmp_path / "in" / "a é.csv").write_bytes(b"a,b\n")
     (tmp_path / "in" / ".hidden").write_bytes(b"x")
     (tmp_path / "in" / "folder").mkdir()
-    with ftp_server(tmp_path, certificate if is_tls else None) as settings:
-        source = FtpSource(settings)
+    with ftp_server(tmp_path, certificate if is_tls else None) as source:
         a, b = source.scan("/in")
         assert [(found.name, found.path, found.size) for found in (a, b)] == [
             ("a é.csv", "/in/a é.csv", 4),
@@ -107,24 +104,23 @@ def test_files_of_an_ftp_server_are_found_and_read(tmp_path: Path, certificate: 
 def test_a_server_without_mlsd_is_listed_by_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"a,b\n")
     (tmp_path / "folder").mkdir()
-    with ftp_server(tmp_path, without=("MLSD", "MLST")) as settings:
-        (found,) = FtpSource(settings).scan()
+    with ftp_server(tmp_path, without=("MLSD", "MLST")) as source:
+        (found,) = source.scan()
         assert (found.name, found.size) == ("a.csv", 4)
-        assert b"".join(FtpSource(settings).portions(found)) == b"a,b\n"
+        assert b"".join(source.portions(found)) == b"a,b\n"
 
 
 def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(20):
         (tmp_path / f"{n}.csv").write_bytes(b"x")
     monkeypatch.setattr(ftp_source, "LONGEST", 500)
-    with ftp_server(tmp_path) as settings, pytest.raises(SourceError, match="lists more than 500 characters"):
-        FtpSource(settings).scan()
+    with ftp_server(tmp_path) as source, pytest.raises(SourceError, match="lists more than 500 characters"):
+        source.scan()
 
 
 def test_another_content_is_another_version_and_a_shorter_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"one and more")
-    with ftp_server(tmp_path) as settings:
-        source = FtpSource(settings)
+    with ftp_server(tmp_path) as source:
         first = source.find("/a.csv")
         (tmp_path / "a.csv").write_bytes(b"two")
         assert source.find("/a.csv").version != first.version
@@ -133,26 +129,26 @@ def test_another_content_is_another_version_and_a_shorter_file_is_told(tmp_path:
 
 
 def test_what_an_ftp_server_refuses_is_told_without_the_password(tmp_path: Path, certificate: Path) -> None:
-    with ftp_server(tmp_path) as settings:
-        wrong = msgspec.structs.replace(settings, password="hush")
+    with ftp_server(tmp_path) as source:
+        wrong = msgspec.structs.replace(source, password="hush")
         with pytest.raises(SourceError, match="530") as caught:
-            FtpSource(wrong).scan()
+            wrong.scan()
         assert "hush" not in str(caught.value)
         assert "hush" not in repr(wrong)
         with pytest.raises(SourceError, match="550"):
-            list(FtpSource(settings).portions(Found("gone", "/gone", 1, "1")))
+            list(source.portions(Found("gone", "/gone", 1, "1")))
         with pytest.raises(SourceError, match="550"):
-            FtpSource(settings).scan("/nowhere")
+            source.scan("/nowhere")
         for path in ("a.csv", "/../etc", "/a\r\nDELE b"):
             with pytest.raises(InputError, match=r"is not a path from / without \.\."):
-                FtpSource(settings).scan(path)
+                source.scan(path)
     with pytest.raises(SourceError, match="refused"):
-        FtpSource(settings).scan()
-    with ftp_server(tmp_path, certificate) as settings:
+        source.scan()
+    with ftp_server(tmp_path, certificate) as source:
         with pytest.raises(SourceError, match="certificate verify failed"):
-            FtpSource(msgspec.structs.replace(settings, authority=None)).scan()
+            msgspec.structs.replace(source, authority=None).scan()
         with pytest.raises(SourceError, match="550"):
-            FtpSource(msgspec.structs.replace(settings, uses_tls=False)).scan()
+            msgspec.structs.replace(source, uses_tls=False).scan()
 
 
 # -- buckets of Google Cloud and Azure, as their protocols are spoken over HTTP

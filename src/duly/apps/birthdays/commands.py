@@ -5,19 +5,17 @@ On a database they are those that code added, through a service those of the use
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import click
 from msgspec.structs import asdict
 
+from duly import Duly
 from duly.apps.birthdays import Person, birthdays_on
 from duly.apps.birthdays.greetings import PersonStory
 from duly.cli import options
 from duly.cli.session import Session, acting, printing_times, session
-
-if TYPE_CHECKING:
-    from duly import Duly
 
 someone = click.argument("person_id", metavar="ID")
 leap = click.option(

@@ -24,11 +24,9 @@ Here = Annotated[Birthdays, Depends(serving(plugin))]
 Birthday = Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(clean)]
 
 
-class PersonIn(Model):
-    model_config = example(
-        id="user-456", firstName="Ana", lastName="Horvat", birthday="1990-03-15", zone="Europe/Zagreb"
-    )
-
+class PersonIn(
+    Model, **example(id="user-456", firstName="Ana", lastName="Horvat", birthday="1990-03-15", zone="Europe/Zagreb")
+):
     id: Word
     first_name: Word
     last_name: Word
@@ -37,9 +35,7 @@ class PersonIn(Model):
     leap: Leap = "feb28"
 
 
-class PersonEdit(Model):
-    model_config = example(zone="America/New_York")
-
+class PersonEdit(Model, **example(zone="America/New_York")):
     first_name: Word | None = None
     last_name: Word | None = None
     birthday: Birthday | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,16 @@ from urllib.parse import quote
 
 import click
 
-from duly.apps.catalog import Product, catalog_on
+from duly.apps.catalog import CatalogSettings, Product, capacity, catalog_on
 from duly.apps.catalog.day import Day
 from duly.apps.catalog.products import STANDINGS, Reactivated
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing
+from duly.config import section
 from duly.core.errors import DulyError, InputError
 from duly.core.wire import read, written
 
 if TYPE_CHECKING:
-    from duly.apps.catalog.capacity import Plan
     from duly.client import Client
 
 PORTION = 1_000  # products in one request
@@ -38,10 +39,6 @@ def plan(session: Session, **chosen: Any) -> None:
 
     Options that are not given are as in the settings (DULY_CATALOG_…).
     """
-    from duly.apps.catalog.capacity import plan as planned
-    from duly.apps.catalog.settings import CatalogSettings
-    from duly.config import section
-
     known = section(CatalogSettings)
     given = {
         "batch": known.batch_size, "rate": known.calls_per_minute, "slots": known.hour_buckets,
@@ -50,7 +47,7 @@ def plan(session: Session, **chosen: Any) -> None:
     }  # fmt: skip
     if "products" not in given:
         given["products"] = _live(session) or 5_000
-    made = planned(**given)
+    made = capacity.plan(**given)
     session.print_one(made, lambda: _print_plan(made))
 
 
@@ -66,7 +63,7 @@ def _day(session: Session) -> Day:
     return session.either(lambda app: catalog_on(app).day(), lambda client: client.http.get(Day, "/api/catalog/day"))
 
 
-def _print_plan(made: Plan) -> None:
+def _print_plan(made: capacity.Plan) -> None:
     for name in made.__struct_fields__:
         value = getattr(made, name)
         if isinstance(value, float):
@@ -168,12 +165,15 @@ def reactivate_product(session: Session, sku: str, user: str | None, is_now: boo
 @acting
 def reactivate_products(session: Session, cause: str | None, is_now: bool) -> None:
     """Reactivate all deactivated products, or those with one cause."""
+    portion = session.either(
+        lambda app: partial(catalog_on(app).reactivate_all, cause, sync_now=is_now, who=options.who()),
+        lambda client: partial(
+            client.http.post, Reactivated, "/api/products/reactivate", cause=cause, sync_now=is_now
+        ),
+    )  # fmt: skip
     count, is_more = 0, True
     while is_more:
-        done = session.either(
-            lambda app: catalog_on(app).reactivate_all(cause, sync_now=is_now, who=options.who()),
-            lambda client: client.http.post(Reactivated, "/api/products/reactivate", cause=cause, sync_now=is_now),
-        )
+        done = portion()
         count, is_more = count + done.products, done.is_more
     click.echo(f"{count} products are reactivated")
 

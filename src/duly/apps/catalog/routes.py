@@ -29,16 +29,14 @@ router = Router(tags=["apps"])
 Here = Annotated[Catalog, Depends(serving(plugin))]
 
 
-class ProductIn(Model):
-    model_config = example(sku="65-12345-1")
-
+class ProductIn(Model, **example(sku="65-12345-1")):
     user_id: Word | None = Field(default=None, description="Whose product; others than yourself are for admins.")
     sku: Word
 
 
-class ProductImport(ProductIn):
-    model_config = example(sku="65-12345-1", hourBucket=7, lastSuccessfulSync="2026-11-30", lastPrice="19.99")
-
+class ProductImport(
+    ProductIn, **example(sku="65-12345-1", hourBucket=7, lastSuccessfulSync="2026-11-30", lastPrice="19.99")
+):
     hour_bucket: int | None = Field(
         default=None, ge=0, le=100_000, description="Without it, it gets the emptiest slot."
     )
@@ -50,9 +48,7 @@ class ProductImport(ProductIn):
     consecutive_failures: int = Field(default=0, ge=0, le=1_000_000)
 
 
-class ProductsIn(Model):
-    model_config = example(products=[{"sku": "65-12345-1", "hourBucket": 7}])
-
+class ProductsIn(Model, **example(products=[{"sku": "65-12345-1", "hourBucket": 7}])):
     products: list[ProductImport] = Field(min_length=1, max_length=1_000)
 
 
@@ -60,9 +56,7 @@ class Imported(Struct, frozen=True):
     products: Annotated[int, Doc("How many are new; those already known are unchanged.")]
 
 
-class PlanIn(Model):
-    model_config = example(products=5_000, batch=10, rate=2)
-
+class PlanIn(Model, **example(products=5_000, batch=10, rate=2)):
     products: int = Field(default=5_000, ge=0, le=MOST)
     batch: int = Field(default=10, ge=1, le=MOST, description="Products in a call.")
     rate: float = Field(default=2, gt=0, le=1e6, allow_inf_nan=False, description="Calls a minute.")
@@ -74,15 +68,11 @@ class PlanIn(Model):
     )
 
 
-class ReactivateIn(Model):
-    model_config = example(syncNow=True)
-
+class ReactivateIn(Model, **example(syncNow=True)):
     sync_now: bool = Field(default=False, description="Sync it now too, not only from its next slot on.")
 
 
-class ReactivateAllIn(ReactivateIn):
-    model_config = example(cause="duly.outbound.http.TimedOut", syncNow=True)
-
+class ReactivateAllIn(ReactivateIn, **example(cause="duly.outbound.http.TimedOut", syncNow=True)):
     cause: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] | None = Field(
         default=None, description="Only what this deactivated, as the day names it; without it, all."
     )

@@ -1,33 +1,47 @@
-"""Shows the demo: a live screen on a terminal, a line per event elsewhere. It reads through `app.read` only."""
+"""Shows the demo: a live screen on a terminal, a line per event elsewhere. It reads through `app.read` only.
+
+What happened to items is found out by comparing them with the last look.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from base64 import b64decode
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import click
+from msgspec import Struct
 from rich.console import RenderableType
 from rich.layout import Layout
 from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from duly.apps.demo.events import DemoEvent, EventLog
 from duly.apps.demo.scenes import beside
 from duly.cli import words
 from duly.core.errors import DulyError
+from duly.core.model import Tried
 from duly.core.shown import JobRow, Row
 from duly.facade.app import Duly
 from duly.verbs import LOCAL
+from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker
 
+EventKind = Literal["fired", "failed", "in review", "busy", "cancelled"]
+
+_ANSWER = re.compile(r"answered (?P<status>\d+): .*\"message\": \"(?P<message>[^\"]*)\"")
+
+LOOK = 500  # items per look; older ones have come to their end
+# Tasks whose items are not shown one by one.
+HIDDEN = ("duly.", "enrichment.", "catalog.", "birthday")
 LOOK_EVERY = 0.25
 
 MARKS = {
@@ -72,11 +86,11 @@ class Lines:
         self._last = ""
 
     def __enter__(self) -> Lines:
-        _print(f"duly demo on {self.app.settings.database_url}")
+        click.echo(f"duly demo on {self.app.settings.database_url}")
         if self.probe_url:
-            _print(f"metrics at {self.probe_url}/metrics")
+            click.echo(f"metrics at {self.probe_url}/metrics")
         if not self.app.internals.companions:
-            _print("no RabbitMQ within reach: name one in RABBITMQ_URL to see messages retried too")
+            click.echo("no RabbitMQ within reach: name one in RABBITMQ_URL to see messages retried too")
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -84,10 +98,12 @@ class Lines:
     def update(self) -> None:
         for event in self.log.look():
             detail = f" ({event.text})" if event.text else ""
-            _print(f"{event.time.astimezone():%H:%M:%S} {event.kind:<9} {event.row.id:>4} {_title(event.row)}{detail}")
+            click.echo(
+                f"{event.time.astimezone():%H:%M:%S} {event.kind:<9} {event.row.id:>4} {_title(event.row)}{detail}"
+            )
         if (job := self.newest_job()) is not None and (text := _progress(job)) != self._last:
             self._last = text
-            _print(f"{job.last_heartbeat.astimezone():%H:%M:%S} {text}")
+            click.echo(f"{job.last_heartbeat.astimezone():%H:%M:%S} {text}")
 
     def newest_job(self) -> JobRow | None:
         return next(iter(self.app.internals.verbs.jobs.page(LOCAL, most=1)), None)
@@ -95,7 +111,7 @@ class Lines:
     def conclude(self) -> None:
         counts = self.log.counts()
         live = counts["waiting"] + counts["running"]
-        _print(f"{counts['done']} fired, {counts['failed']} in review, {live} left")
+        click.echo(f"{counts['done']} fired, {counts['failed']} in review, {live} left")
 
 
 class Screen(Lines):
@@ -149,6 +165,78 @@ class Screen(Lines):
         return Text(lines, style="dim", overflow="ellipsis", no_wrap=True)
 
 
+class DemoEvent(Struct, frozen=True):
+    time: datetime
+    kind: EventKind
+    row: Row
+    text: str
+
+
+class EventLog:
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._rows: dict[int, Row] = {}
+        self._shown: Counter[int] = Counter()  # the number of attempts that were shown, by item
+
+    def look(self) -> list[DemoEvent]:
+        """What happened since the last look, in order."""
+        events: list[DemoEvent] = []
+        for row in reversed(self._read.page(most=LOOK)):
+            if row.task.startswith(HIDDEN):
+                continue
+            before = self._rows.get(row.id)
+            self._rows[row.id] = row
+            if before is None or (before.fence, before.state, before.attempt) != (row.fence, row.state, row.attempt):
+                events.extend(self._news(row))
+        return sorted(events, key=lambda event: event.time)
+
+    def counts(self) -> Counter[str]:
+        return Counter(row.state for row in self._rows.values())
+
+    def upcoming(self) -> list[Row]:
+        return sorted((row for row in self._rows.values() if row.state == "waiting"), key=lambda row: row.due_at)
+
+    def _news(self, row: Row) -> list[DemoEvent]:
+        news = [self._failure(row, tried, is_last) for tried, is_last in self._new_tries(row)]
+        if row.state == "done" and row.finished_at:
+            news.append(DemoEvent(row.finished_at, "fired", row, _how(row)))
+        elif row.state == "waiting" and row.outcome == "throttled" and row.started_at:
+            wait = words.span((row.due_at - row.started_at).total_seconds())
+            news.append(DemoEvent(row.started_at, "busy", row, f"asked to come again in {wait}"))
+        elif row.state == "cancelled" and row.finished_at:
+            news.append(DemoEvent(row.finished_at, "cancelled", row, row.last_error or ""))
+        return news
+
+    def _new_tries(self, row: Row) -> list[tuple[Tried, bool]]:
+        if not row.failures + row.crashes + row.losses:
+            return []
+        tries = self._read.story(row.id).tries
+        shown, self._shown[row.id] = self._shown[row.id], len(tries)
+        return [(tried, place == len(tries) - 1) for place, tried in enumerate(tries)][shown:]
+
+    def _failure(self, row: Row, tried: Tried, is_last: bool) -> DemoEvent:
+        error = _reason(tried.error)
+        if is_last and row.state == "failed":
+            return DemoEvent(tried.ended_at, "in review", row, error)
+        wait = words.span((row.due_at - tried.ended_at).total_seconds())
+        again = f"retry in {wait}" if is_last and row.state == "waiting" else "retried"
+        return DemoEvent(tried.ended_at, "failed", row, f"{again}: {error}")
+
+
+def _how(row: Row) -> str:
+    late = (row.started_at - row.due_at).total_seconds() if row.started_at else 0.0
+    parts = [f"try {row.attempt}"] if row.attempt > 1 else []
+    parts += [f"{words.span(late)} late"] if late >= 1 else []
+    return ", ".join(parts)
+
+
+def _reason(error: str | None) -> str:
+    """The status and message of the provider, if the error has them; else the first line of the error."""
+    line = words.cut(error, 500)
+    match = _ANSWER.search(line)
+    return f"{match['status']} {match['message']}" if match else line
+
+
 def _upcoming(rows: list[Row], now: datetime) -> RenderableType:
     lines = []
     for row in rows:
@@ -184,8 +272,3 @@ def _progress(job: JobRow) -> str:
     ended = job.processed_items if job.queue_state == "DONE" else job.processed_items // step * step
     missing = f", {job.not_found_items} not found" if job.not_found_items else ""
     return f"job {job.id}: {ended} of {job.total_items} products looked up{missing}"
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

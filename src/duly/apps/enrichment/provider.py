@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import asdict
 
 from duly import Throttled
 from duly.apps.enrichment.settings import EnrichmentSettings
@@ -59,11 +60,9 @@ class Product(Struct, frozen=True):
 
     def result(self, variant: str, retailer: str) -> dict[str, str | None]:
         """What becomes of a row for which this was found: always the same fields."""
-        return {
-            "title": self.title, "brand": self.brand, "sku": self.sku, "ean": self.ean,
-            "price": None if self.price is None else f"{self.price:f}", "currency": self.currency, "url": self.url,
-            "image": self.image, "retailer": self.retailer or retailer or None, "matched_by": variant,
-        }  # fmt: skip
+        price = None if self.price is None else f"{self.price:f}"
+        found_at = self.retailer or retailer or None
+        return {**asdict(self), "price": price, "retailer": found_at, "matched_by": variant}
 
 
 class _Answer(Struct):

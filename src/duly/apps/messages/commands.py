@@ -1,9 +1,11 @@
-"""`duly messages`: list and manage the messages of the retry service."""
+"""`duly retry-service`: the process that retries messages; `duly messages`: list and manage its messages."""
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,20 +13,74 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 from msgspec import convert
 
+from duly import Duly
 from duly.apps.messages import message_retry_on
-from duly.apps.messages.process import retry_service
 from duly.apps.messages.shown import MessageStory, ShownMessage
 from duly.cli import options, words
+from duly.cli.run import ending, lifetime, loaded, probing, serving
 from duly.cli.session import Session, acting, printing_times
-from duly.core.errors import InputError
+from duly.config import imposed, sources
+from duly.core import codec
+from duly.core.errors import ConfigError, InputError
 from duly.core.model import STATES
 from duly.core.shown import Drift
 from duly.core.wire import written
 
 if TYPE_CHECKING:
-    from duly import Duly
-    from duly.apps.messages.review import Act, Other
+    from duly.apps.messages.review import Other
     from duly.client import Client
+
+
+log = logging.getLogger("duly.cli")
+
+APP = "duly.apps.messages:app"
+# The drift of a retry is seconds at most, also of one whose service was killed: leases are short.
+PROMPT = {"lease_seconds": 2.5, "beat_seconds": 0.5, "sweep_seconds": 1.0}
+
+
+def _impose_poll(ctx: click.Context, _: click.Parameter, value: int) -> None:
+    if "poll_seconds" not in sources():
+        ctx.with_resource(imposed(poll_seconds=value / 1000))
+
+
+@click.command("retry-service", short_help="Retry messages between RabbitMQ queues.")
+@lifetime
+@options.setting(
+    "--database-url", "The database; or DATABASE_URL.", metavar="URL", envvar=["DULY_DATABASE_URL", "DATABASE_URL"]
+)
+@options.setting("--rabbitmq-url", "The broker; or RABBITMQ_URL.", metavar="URL")
+@options.http_host
+@options.setting(
+    "--http-port", "The port of the service; or HTTP_PORT; 0: none.", type=int, metavar="N",
+    envvar=["DULY_HTTP_PORT", "HTTP_PORT"],
+)  # fmt: skip
+@click.option(
+    "--poll-interval-ms", type=click.IntRange(min=10), default=10_000, envvar="RETRY_POLL_INTERVAL_MS", metavar="N",
+    expose_value=False, callback=_impose_poll, help="The longest sleep when nothing is known to be due.",
+)  # fmt: skip
+@options.concurrency
+@options.log_level
+@options.log_format
+def retry_service(seconds: float | None) -> None:
+    """Consume the retry queue, keep what comes, publish it again when it is due; serve the API and /metrics.
+
+    All of it by environment: RABBITMQ_URL, RETRY_QUEUE, MANUAL_REVIEW_QUEUE, DEFAULT_MAX_RETRIES, BASE_DELAY_MS,
+    MAX_DELAY_MS, RETRY_POLL_INTERVAL_MS, DATABASE_URL, HTTP_PORT, SERVICE_NAME. The database is migrated on the way.
+    """
+    with ExitStack() as stack:
+        known = sources()
+        stack.enter_context(imposed(**{name: value for name, value in PROMPT.items() if name not in known}))
+        app = stack.enter_context(loaded(APP))
+        app.migrate(lambda name: log.info("applied migration %s", name))
+        worker = app.worker()
+        try:
+            stack.enter_context(serving(app, worker.ailing))
+        except ConfigError as error:
+            # Probes must be reachable even if there is no API key yet.
+            log.warning("no API, only /metrics, /healthz and /readyz: %s", error)
+            stack.enter_context(probing(app, worker))
+        with ending(worker, seconds):
+            worker.run()
 
 
 @click.group()
@@ -72,22 +128,19 @@ def list_messages(session: Session, most: int, **filters: Any) -> None:
 @printing_times
 def show_message(session: Session, item_id: int) -> None:
     """Show one message: why it failed, when it is due, and its payload."""
+    found = _find(session, item_id)
+    session.print_one(found, lambda: _print_story(session, found))
 
+
+def _find(session: Session, item_id: int) -> MessageStory:
     def local(app: Duly) -> MessageStory:
         service = message_retry_on(app)
         return convert(service.queries.shown(service.review.find(options.who(), item_id)), MessageStory)
 
-    found = session.either(local, lambda client: _get(client, item_id))
-    session.print_one(found, lambda: _print_story(session, found))
-
-
-def _get(client: Client, item_id: int) -> MessageStory:
-    return client.http.get(MessageStory, f"/api/messages/{item_id}")
+    return session.either(local, lambda client: client.http.get(MessageStory, f"/api/messages/{item_id}"))
 
 
 def _print_story(session: Session, found: MessageStory) -> None:
-    from duly.core import codec
-
     for name in ("id", "message_id", "queue", "state", "reason", "error"):
         if value := getattr(found, name):
             click.echo(f"{name.replace('_', ' '):<12} {_plain(str(value))}")
@@ -193,27 +246,24 @@ def show_drift(session: Session, minutes: int) -> None:
     session.print_lines(found, "nothing was published", line)
 
 
-def _acting(name: Act, doc: str, done: str) -> None:
-    """A command for one act on a message."""
+def _acting(name: str, doc: str, done: str, act: Callable[[Client, int], object]) -> None:
+    """A command for one act on a message, which is that on its item."""
 
     @messages.command(name, help=doc)
     @item
     @acting
-    def act(session: Session, item_id: int) -> None:
-        def remote(client: Client) -> None:
-            _get(client, item_id)  # so that an item of another task is not changed
-            acts: dict[Act, Callable[[int], Any]] = {
-                "cancel": client.cancel, "expedite": client.retry, "discard": client.discard,
-            }  # fmt: skip
-            acts[name](item_id)
-
-        session.either(lambda app: message_retry_on(app).review.act(options.who(), name, item_id), remote)
+    def command(session: Session, item_id: int) -> None:
+        _find(session, item_id)  # so that an item of another task is not changed
+        act(session.api, item_id)
         click.echo(f"message {item_id} {done}")
 
 
-_acting("cancel", "Never publish a message that waits.", "is cancelled")
-_acting("expedite", "Publish a message that waits now; one in review, again.", "is due now")
-_acting("discard", "Take a message out of review for good.", "is discarded")
+_acting("cancel", "Never publish a message that waits.", "is cancelled", lambda api, each: api.cancel(each))
+_acting(
+    "expedite", "Publish a message that waits now; one in review, again.", "is due now",
+    lambda api, each: api.retry(each),
+)  # fmt: skip
+_acting("discard", "Take a message out of review for good.", "is discarded", lambda api, each: api.discard(each))
 
 
 def _plain(text: str) -> str:

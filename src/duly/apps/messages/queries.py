@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError
 from duly import Duly, InputError
 from duly.apps.messages.rows import TASK, own_queue
 from duly.apps.messages.settings import MessagesSettings
-from duly.bridge.message import Message, preview
-from duly.bridge.names import ID_LIMIT, message_id_of
+from duly.bridge.message import ID_LIMIT, Message, message_id_of, preview
 from duly.bridge.properties import BadProperties
 from duly.core.errors import ConfigError, WrongState
 from duly.core.model import State
@@ -46,7 +45,9 @@ class Queries:
             wanted = None if queue is None else own_queue(queue)
             return self._app.read.page(owner=owner, before=before, most=most, task=TASK, queue=wanted, state=state)
         # There is one for each queue that it failed in.
-        named = _canonical(message_id)
+        named = message_id_of(message_id)
+        if named is None:
+            raise InputError("message_id", f"must be from 1 to {ID_LIMIT} characters without spaces")
         ids = self._app.read.ids_between(TASK, f"{named} ", f"{named}!")
         rows = [self._app.read.row(item_id, owner) for item_id in ids if before is None or item_id < before]
         found = [row for row in rows if row is not None and state in (None, row.state)]
@@ -93,13 +94,6 @@ class Queries:
         }
 
 
-def _canonical(message_id: str) -> str:
-    found = message_id_of(message_id)
-    if found is None:
-        raise InputError("message_id", f"must be from 1 to {ID_LIMIT} characters without spaces")
-    return found
-
-
 class Decoder:
     """Decodes payloads for people to read, by the protobuf type that is configured for their queue.
 
@@ -107,22 +101,19 @@ class Decoder:
     """
 
     def __init__(self, path: str, types: str) -> None:
-        self._path = path
         self._types: dict[str, str] = {}
         for each in filter(None, map(str.strip, types.split(","))):
             queue, is_there, name = each.partition("=")
             if not is_there or not queue.strip() or not name.strip():
                 raise ConfigError(f"message_types: must be like orders=shop.Order, got {each!r}")
             self._types[queue.strip()] = name.strip()
-        self._classes = self._load()
+        self._classes = self._load(path) if path and self._types else {}
 
-    def _load(self) -> dict[str, Any]:
-        if not self._path or not self._types:
-            return {}
+    def _load(self, path: str) -> dict[str, Any]:
         files = descriptor_pb2.FileDescriptorSet()
         pool = descriptor_pool.DescriptorPool()
         try:
-            files.ParseFromString(Path(self._path).read_bytes())
+            files.ParseFromString(Path(path).read_bytes())
             for file in files.file:
                 pool.Add(file)
             return {
@@ -130,9 +121,9 @@ class Decoder:
                 for name in set(self._types.values())
             }
         except (OSError, DecodeError, TypeError) as error:
-            raise ConfigError(f"message_descriptors: {self._path} cannot be used: {error}") from None
+            raise ConfigError(f"message_descriptors: {path} cannot be used: {error}") from None
         except KeyError as error:
-            raise ConfigError(f"message_types: {self._path} has no {error}") from None
+            raise ConfigError(f"message_types: {path} has no {error}") from None
 
     def decode(self, queue: str, payload: bytes) -> dict[str, Any] | None:
         """The payload as JSON of its type; None when the type is unknown, or the payload is of another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -16,8 +16,6 @@ from duly.core import codec
 from duly.core.errors import DoesNotExist, WrongState
 from duly.core.shown import Row
 from duly.verbs import LOCAL, Principal
-
-Act = Literal["cancel", "expedite", "discard"]
 
 
 class Other(TypedDict, total=False):
@@ -74,17 +72,6 @@ class Review:
     def edit(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> None:
         """Change a message that waits or is in review."""
         self._change(who, item_id, other, is_sent=False, connection=connection)
-
-    def act(self, who: Principal, act: Act, item_id: int) -> None:
-        """Never publish it, publish it now, or take it out of review for good."""
-        self.find(who, item_id)
-        match act:
-            case "cancel":
-                self._items.cancel(who, item_id)
-            case "expedite":
-                self._items.retry(who, item_id)
-            case "discard":
-                self._items.discard(who, item_id)
 
     def _change(self, who: Principal, item_id: int, other: Other, *, is_sent: bool, connection: Any) -> None:
         row = self.find(who, item_id, connection)

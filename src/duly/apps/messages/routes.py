@@ -6,22 +6,53 @@ from base64 import b64decode
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
+from msgspec import Struct
+from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.apps.messages import plugin
-from duly.apps.messages.schemas import MessageDrift, MessageEdit, MessageSend, MessageWithTries
 from duly.apps.messages.service import MessageRetry
-from duly.apps.messages.shown import ShownMessage
+from duly.apps.messages.shown import MessageStory, ShownMessage
+from duly.core.doc import Doc
 from duly.core.errors import InputError
+from duly.core.model import State, Tried
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import App, Pages, Verbs, masked, serving
 from duly.web.routing import Router, Transaction
-from duly.web.schemas import Changed, Id, Page, State, WordFilter
+from duly.web.schemas import Changed, Id, Model, Page, WordFilter, clean, example
 
 router = Router(prefix="/api/messages", tags=["messages"])
 
 BYTES = "application/octet-stream"
 
 Here = Annotated[MessageRetry, Depends(serving(plugin))]
+HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=127), AfterValidator(clean)]
+HeaderValue = Annotated[str, StringConstraints(max_length=4_000), AfterValidator(clean)]
+
+
+class MessageEdit(
+    Model, **example(queue="orders.repair", payloadText='{"order": 7}', headers={"x-repaired-by": "ana"})
+):
+    queue: Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(clean)] | None = None
+    payload_text: Annotated[str, StringConstraints(max_length=1_000_000), AfterValidator(clean)] | None = None
+    payload_base64: Annotated[str, StringConstraints(max_length=1_400_000)] | None = None
+    headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] | None = None
+
+
+class MessageSend(MessageEdit):
+    replay: bool = Field(
+        default=False, description="Also if it was published or cancelled already: again, as a message of its own."
+    )
+
+
+class MessageWithTries(MessageStory, frozen=True, kw_only=True):
+    tries: list[Tried]
+
+
+class MessageDrift(Struct, frozen=True):
+    points: Annotated[
+        list[list[float]],
+        Doc("When (seconds since 1970), mean and most seconds from its time to the broker's confirm, how many."),
+    ]
 
 
 @router.get("")

@@ -19,8 +19,7 @@ from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
 from duly.apps.messages.settings import MessagesSettings
 from duly.bridge.consumer import Consumer
-from duly.bridge.message import Message
-from duly.bridge.names import queue_problem
+from duly.bridge.message import Message, queue_problem
 from duly.bridge.properties import parse
 from duly.bridge.publisher import Outgoing, Publisher, Receipt
 from duly.core.errors import DulyError

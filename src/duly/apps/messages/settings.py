@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.bridge.names import queue_problem
+from duly.bridge.message import queue_problem
 from duly.config import sources
 from duly.core.errors import ConfigError
 from duly.plugin import Finding, Section, setting

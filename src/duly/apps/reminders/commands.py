@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
+from duly import Duly
 from duly.apps.reminders import Reminder, Status, reminders_on
 from duly.cli import options, words
 from duly.cli.session import Session, printing_times
 from duly.core.model import Placed
 
 if TYPE_CHECKING:
-    from duly import Duly
     from duly.client import Client
 
 item = click.argument("reminder_id", type=options.ID, metavar="ID")
@@ -58,10 +58,8 @@ def add_reminder(session: Session, **fields: Any) -> None:
 @printing_times
 def show_reminder(session: Session, reminder_id: int) -> None:
     """Show one reminder."""
-    _print(
-        session,
-        session.either(lambda app: reminders_on(app).get(reminder_id), lambda client: _get(client, reminder_id)),
-    )
+    found = session.either(lambda app: reminders_on(app).get(reminder_id), lambda client: _get(client, reminder_id))
+    _print(session, found)
 
 
 @reminders.command(name="edit")

@@ -16,8 +16,7 @@ from duly.core.shown import Row
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import Pages, Verbs, masked, serving
 from duly.web.routing import Router, Transaction
-from duly.web.schemas import Changed, Id, Key, Model, Moment, Page, clean, example
-from duly.web.schemas.items import ReasonIn
+from duly.web.schemas import Changed, Id, Key, Model, Moment, Page, ReasonIn, clean, example
 
 router = Router(tags=["apps"])
 
@@ -26,9 +25,7 @@ PhoneText = Annotated[str, StringConstraints(min_length=1, max_length=100), Afte
 MessageText = Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
 
 
-class ReminderIn(Model):
-    model_config = example(phone="+385 1 234 567", message="Dentist at 9", at="2026-12-01T09:00:00+01:00")
-
+class ReminderIn(Model, **example(phone="+385 1 234 567", message="Dentist at 9", at="2026-12-01T09:00:00+01:00")):
     phone: PhoneText
     message: MessageText
     at: Moment
@@ -36,9 +33,7 @@ class ReminderIn(Model):
     key: Key | None = None
 
 
-class ReminderEdit(Model):
-    model_config = example(at="2026-12-01T10:00:00+01:00")
-
+class ReminderEdit(Model, **example(at="2026-12-01T10:00:00+01:00")):
     at: Moment | None = None
     phone: PhoneText | None = None
     message: MessageText | None = None

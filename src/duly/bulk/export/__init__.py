@@ -63,30 +63,25 @@ class Column(Struct, frozen=True):
 
 
 def canonical(inputs: Iterable[str], results: Iterable[str]) -> tuple[Column, ...]:
-    """Row and status, what came in, what was found, attempts and error. No header comes twice."""
-    taken: set[str] = set()
-    return tuple(
-        Column(_free(header, suffix, taken), path)
-        for header, suffix, path in (
-            *((name, "", (name,)) for name in BEFORE),
-            *((name, "input", ("input", name)) for name in inputs),
-            *((name, "result", ("result", name)) for name in results),
-            *((name, "of the row", (name,)) for name in AFTER),
-        )
+    """Row and status, what came in, what was found, attempts and error."""
+    return _columns(
+        *((name, "", (name,)) for name in BEFORE),
+        *((name, "input", ("input", name)) for name in inputs),
+        *((name, "result", ("result", name)) for name in results),
+        *((name, "of the row", (name,)) for name in AFTER),
     )
 
 
 def mendable(inputs: Iterable[str]) -> tuple[Column, ...]:
     """The columns of failed rows as they came, the number that identifies a corrected row, and the reason."""
+    came = ((name, "input", ("input", name)) for name in inputs)
+    return _columns((NUMBER, "", ("row",)), (ERROR, "", ("error",)), *came)
+
+
+def _columns(*wanted: tuple[str, str, tuple[str, ...]]) -> tuple[Column, ...]:
+    """A column for each header and path. No header comes twice: where one would, its suffix sets it apart."""
     taken: set[str] = set()
-    return tuple(
-        Column(_free(header, "input", taken), path)
-        for header, path in (
-            (NUMBER, ("row",)),
-            (ERROR, ("error",)),
-            *((name, ("input", name)) for name in inputs),
-        )
-    )
+    return tuple(Column(_free(header, suffix, taken), path) for header, suffix, path in wanted)
 
 
 def cells(record: Mapping[str, Any], columns: Sequence[Column]) -> list[Any]:

@@ -16,10 +16,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import msgspec
 from msgspec import Struct
 
-from duly.bulk.cells import EXACT, letters
+from duly.bulk.read.xlsx.sheet import COLUMNS, EXACT, letters
 from duly.core.errors import InputError
 
-COLUMNS = 16_384
 CHARACTERS = 32_767  # of a cell, in UTF-16
 PORTION = 64 * 1024
 

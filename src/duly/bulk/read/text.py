@@ -96,7 +96,8 @@ class TextLines:
             return None
         self._number += 1
         if len(raw) > self._limit and not raw.endswith(b"\n"):
-            self._skip_rest()
+            while (rest := self._stream.readline(PORTION)) and not rest.endswith(b"\n"):
+                pass
             return self._bad(raw, f"the line has more than {self._limit:,} bytes")
         if b"\0" in raw:
             return self._bad(raw, "holds a NUL character")
@@ -104,10 +105,6 @@ class TextLines:
             return TextLine(self._decoded(raw), self._number)
         except UnicodeDecodeError as error:
             return self._bad(raw, f"cannot be read as {self.encoding}: byte {error.start + 1} of the line is wrong")
-
-    def _skip_rest(self) -> None:
-        while (rest := self._stream.readline(PORTION)) and not rest.endswith(b"\n"):
-            pass
 
     def _decoded(self, raw: bytes) -> str:
         if self.encoding == "cp1252":

@@ -28,7 +28,9 @@ _ERRORS: tuple[type[BaseException], ...] = (*ftplib.all_errors, ValueError)
 TIMEOUT = 30.0
 
 
-class FtpSettings(Struct, frozen=True, kw_only=True):
+class FtpSource(Struct, frozen=True, kw_only=True):
+    """Each look and each file has a connection of its own, so that none of them is found dead."""
+
     host: str
     port: int = 21
     user: str = "anonymous"
@@ -38,14 +40,7 @@ class FtpSettings(Struct, frozen=True, kw_only=True):
     timeout: float = TIMEOUT  # seconds without an answer or a byte
 
     def __repr__(self) -> str:
-        return f"FtpSettings(host={self.host!r}, port={self.port}, user={self.user!r})"  # no secrets in logs
-
-
-class FtpSource:
-    """Each look and each file has a connection of its own, so that none of them is found dead."""
-
-    def __init__(self, settings: FtpSettings) -> None:
-        self._settings = settings
+        return f"FtpSource(host={self.host!r}, port={self.port}, user={self.user!r})"  # no secrets in logs
 
     def scan(self, folder: str = "/") -> list[Found]:
         """The files in this directory, by name."""
@@ -58,7 +53,7 @@ class FtpSource:
         for found in self.scan(folder or "/"):
             if found.name == name:
                 return found
-        raise NotThere(f"there is no file {path} on {self._settings.host}")
+        raise NotThere(f"there is no file {path} on {self.host}")
 
     def portions(self, found: Found) -> Iterator[bytes]:
         """The bytes of this file; Changed at the end when they are not as many as were listed."""
@@ -108,13 +103,12 @@ class FtpSource:
 
     @contextmanager
     def _connected(self) -> Iterator[ftplib.FTP]:
-        settings = self._settings
-        ftp: ftplib.FTP = ftplib.FTP(timeout=settings.timeout)  # noqa: S321 (the server is the user's choice)
-        if settings.uses_tls:
-            ftp = _Tls(context=ssl.create_default_context(cafile=settings.authority), timeout=settings.timeout)
+        ftp: ftplib.FTP = ftplib.FTP(timeout=self.timeout)  # noqa: S321 (the server is the user's choice)
+        if self.uses_tls:
+            ftp = _Tls(context=ssl.create_default_context(cafile=self.authority), timeout=self.timeout)
         try:
-            ftp.connect(settings.host, settings.port)
-            ftp.login(settings.user, settings.password)
+            ftp.connect(self.host, self.port)
+            ftp.login(self.user, self.password)
             if isinstance(ftp, ftplib.FTP_TLS):
                 ftp.prot_p()
             yield ftp
@@ -124,7 +118,7 @@ class FtpSource:
             raise
         except _ERRORS as error:
             kind = NotThere if str(error).startswith("550") else SourceError
-            raise kind(f"{settings.host}:{settings.port}: {error or type(error).__name__}"[:300]) from None
+            raise kind(f"{self.host}:{self.port}: {error or type(error).__name__}"[:300]) from None
         finally:
             ftp.close()  # without QUIT: after an interruption its reply would be that of another command
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
+from msgspec import Struct
 from msgspec.structs import replace
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from duly import Duly
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.results import FilePreview, JobField, JobTypeInfo, MendReport, RowInError, ScanReport
@@ -27,15 +27,54 @@ from duly.intake.types import JobType as Type
 from duly.web.auth import Admin, Reader, Writer
 from duly.web.desk import App, Pages, masked
 from duly.web.problems import Problem
+from duly.web.routes.jobs import JobType
 from duly.web.routing import IdempotencyKey, Router, Transaction
-from duly.web.schemas import Id, Page
-from duly.web.schemas.jobs import FileOptionsIn, JobIn, JobMade, JobType, MendedRow, RowMendIn, ScanIn
-from duly.web.uploads import UPLOADED, Form, Sink, receive
+from duly.web.schemas import Args, Id, Model, Page, clean, example
+from duly.web.uploads import UPLOADED, is_form, received, spooled
 
 router = Router(tags=["jobs"])
 
 # The largest JSON body. Files are sent as forms.
 JSON_MOST = 64 * 1024
+
+Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
+Cell = Annotated[str, StringConstraints(max_length=500), AfterValidator(clean)]
+
+
+class FileOptionsIn(Model):
+    """How to read a file; values that are not given are detected."""
+
+    job_type: Short = Field(default="csv", description="Which task takes the rows: csv, image, or another of the app.")
+    header: bool | None = Field(default=None, description="Whether the first row has the names of the columns.")
+    encoding: Short | None = None
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] | None = None
+    sheet: Cell | None = Field(default=None, description="The sheet of a workbook; default: the first visible one.")
+    mapping: dict[Cell, Cell] | None = Field(default=None, description="The column of each field.")
+
+
+class JobIn(FileOptionsIn, **example(source="s3://drop/incoming/products.csv", jobType="csv")):
+    source: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(clean)] = Field(
+        description="The address of the file: s3://…, ftp://…, ftps://… or file:name, if the settings allow it."
+    )
+
+
+class JobMade(Struct, frozen=True):
+    job_id: int
+
+
+class RowMendIn(Model, **example(values={"count": "12"})):
+    values: Args = Field(
+        min_length=1, description="By column. Columns that are missing here, or still masked, keep their values."
+    )
+
+
+class MendedRow(Struct, frozen=True):
+    row: int
+
+
+class ScanIn(Model, **example(again=False)):
+    again: bool = Field(default=False, description="Also scan files that were rejected before.")
+
 
 _FIELDS: dict[str, Any] = {
     "file": {"type": "string", "format": "binary"},
@@ -67,46 +106,32 @@ async def create_job(
     """
     key = None if idempotency_key is None else f"upload:{idempotency_key}"  # never equal to a key given in code
     origin = {"key": key, "ip_address": request.client.host if request.client else None}
-    if not _is_form(request):
-        asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
-        with _key_named():
-            job = await run_in_threadpool(
-                app.internals.intake.order,
-                principal,
-                asked.source,
-                job_type=asked.job_type,
-                file_options=_options(asked),
-                **origin,
-            )
-        return JobMade(job.id)
-    writer = await run_in_threadpool(app.internals.intake.receive)
-    form = await _received(request, writer, writer)
-    try:
-        given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
-    except Exception:
-        await run_in_threadpool(app.internals.intake.files.delete, kept_by(writer).key)
-        raise
+    intake = app.internals.intake
+    if is_form(request):
+        writer = await run_in_threadpool(intake.receive)
+        form = await received(request, writer.write, writer)
+        try:
+            given = _checked(FileOptionsIn, job_type, _unpacked(form.fields))
+        except Exception:
+            await run_in_threadpool(intake.files.delete, kept_by(writer).key)
+            raise
+        make = partial(intake.create, principal, kept_by(writer), form.filename or "")
+    else:
+        given = _checked(JobIn, job_type, await _json(request))
+        make = partial(intake.order, principal, given.source)
     with _key_named():
-        job = await run_in_threadpool(
-            app.internals.intake.create, principal, kept_by(writer), form.filename or "", job_type=given.job_type,
-            file_options=_options(given), **origin,
-        )  # fmt: skip
+        job = await run_in_threadpool(make, job_type=given.job_type, file_options=_options(given), **origin)
     return JobMade(job.id)
 
 
 @router.post("/api/jobs/preview", openapi_extra=_SEEN)
 async def preview_job(request: Request, app: App, principal: Writer, job_type: JobType = None) -> FilePreview:
     """Preview a file: how its first rows would be read, and which column is which field. Nothing is stored."""
-    async with _spooled(request, app) as (spool, form):
-        given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
-        return await run_in_threadpool(
-            app.internals.intake.preview,
-            principal,
-            spool,
-            form.filename or "",
-            job_type=given.job_type,
-            file_options=_options(given),
-        )
+    intake = app.internals.intake
+    async with spooled(request, intake.settings.upload_max_bytes) as (spool, form):
+        given = _checked(FileOptionsIn, job_type, _unpacked(form.fields))
+        preview = partial(intake.preview, principal, spool, form.filename or "")
+        return await run_in_threadpool(preview, job_type=given.job_type, file_options=_options(given))
 
 
 @router.get("/api/jobs/types")
@@ -135,8 +160,9 @@ def mend_row_of_job(
 async def mend_job(job_id: Id, request: Request, app: App, principal: Writer) -> MendReport:
     """Upload corrected rejects: each row is tried again in place of the row in error with the same number."""
     await run_in_threadpool(app.internals.verbs.jobs.get, principal, job_id)
-    async with _spooled(request, app) as (spool, form):
-        return await run_in_threadpool(mend, app.internals.intake, principal, job_id, spool, form.filename or "")
+    intake = app.internals.intake
+    async with spooled(request, intake.settings.upload_max_bytes) as (spool, form):
+        return await run_in_threadpool(mend, intake, principal, job_id, spool, form.filename or "")
 
 
 @router.post("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
@@ -187,53 +213,6 @@ def _key_named() -> Iterator[None]:
         raise Problem(422, f"Idempotency-Key: {error.problem}", "Idempotency-Key") from None
 
 
-def _is_form(request: Request) -> bool:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == UPLOADED
-
-
-class _Bounded:
-    """A file that accepts a limited number of bytes."""
-
-    def __init__(self, file: Any, most: int) -> None:
-        self._file = file
-        self._left = most
-        self._most = most
-
-    def write(self, data: bytes, /) -> None:
-        self._left -= len(data)
-        if self._left < 0:
-            raise InputError("file", f"has more than {self._most:,} bytes")
-        self._file.write(data)
-
-
-@asynccontextmanager
-async def _spooled(request: Request, app: Duly) -> AsyncIterator[tuple[BinaryIO, Form]]:
-    """The file of a form in a temporary file, for the length of the block."""
-    if not _is_form(request):
-        raise Problem(415, "send the file as the field `file` of a form")
-    with tempfile.TemporaryFile() as spool:
-        form = await _received(request, _Bounded(spool, app.internals.intake.settings.upload_max_bytes))
-        yield cast(BinaryIO, spool), form
-
-
-async def _received(request: Request, sink: Sink, held: AbstractContextManager[Any] | None = None) -> Form:
-    """The form of this request; its file goes into the sink. A file that is too large is answered with 413.
-
-    `held` is closed at the end: without an error if the form is complete, and with the error otherwise.
-    """
-    try:
-        form = await receive(request, sink)
-    except BaseException as error:
-        if held is not None:  # directly, not in a thread: a cancelled request must not wait for one
-            held.__exit__(type(error), error, None)
-        if isinstance(error, InputError):
-            raise Problem(413, str(error), "file", {"Connection": "close"}) from None
-        raise
-    if held is not None:
-        await run_in_threadpool(held.__exit__, None, None, None)
-    return form
-
-
 async def _json(request: Request) -> dict[str, Any]:
     body = await request.body()
     try:
@@ -243,10 +222,6 @@ async def _json(request: Request) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise Problem(422, "body: must be a JSON object with a source (at most 64 KiB), or a form with a file", "body")
     return given
-
-
-def _given(job_type: str | None) -> dict[str, Any]:
-    return {} if job_type is None else {"jobType": job_type}
 
 
 def _unpacked(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -259,18 +234,16 @@ def _unpacked(fields: Mapping[str, str]) -> dict[str, Any]:
         raise InputError("mapping", "must be a JSON object: the column of each field") from None
 
 
-def _checked(model: type[Any], given: Mapping[str, Any]) -> Any:
+def _checked(model: type[Any], job_type: str | None, given: Mapping[str, Any]) -> Any:
+    """The model of this body; the type of the job may stand in the query instead."""
     try:
-        return model.model_validate(given)
+        return model.model_validate({**({} if job_type is None else {"jobType": job_type}), **given})
     except ValidationError as error:
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]) from None
 
 
 def _options(asked: FileOptionsIn) -> FileOptions:
-    return FileOptions(
-        header=asked.header, encoding=asked.encoding, delimiter=asked.delimiter, sheet=asked.sheet,
-        mapping=asked.mapping,
-    )  # fmt: skip
+    return FileOptions(**asked.model_dump(exclude={"job_type", "source"}))
 
 
 # -- what goes out

@@ -7,27 +7,92 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from msgspec import Struct
 from msgspec.structs import asdict, replace
+from pydantic import Field
 
 from duly import Duly
+from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.model import Placed
 from duly.core.results import Signature
-from duly.core.shown import ItemsFound, ItemStory, Row, ScheduleName, StateCounts
+from duly.core.shown import Action, ItemsFound, ItemStory, Row, ScheduleName, StateCounts
 from duly.tasks.puttable import Options
 from duly.tasks.signature import signature
 from duly.verbs.acts import meant
 from duly.verbs.listing import Filter
 from duly.web.auth import Owner, Reader, Writer
-from duly.web.desk import App, Pages, Verbs, masked, open_task, unmasked
+from duly.web.desk import App, Pages, Verbs, masked, open_task
 from duly.web.problems import Problem
 from duly.web.routes.queues import line_shown
 from duly.web.routing import Router, Transaction
-from duly.web.schemas import BIG, Changed, Id, Page, in_query
-from duly.web.schemas.items import AgainIn, FilterIn, ItemEdit, ItemIn, ItemPage, ItemsAct, ReasonIn, RetryIn, Search
+from duly.web.schemas import (
+    BIG,
+    Args,
+    Changed,
+    FilterIn,
+    Id,
+    Key,
+    Model,
+    Moment,
+    Page,
+    Rank,
+    ReasonIn,
+    Seconds,
+    Selection,
+    Tries,
+    Word,
+    example,
+    in_query,
+)
 
 router = Router(prefix="/api/items", tags=["items"])
 tasks = Router(prefix="/api/tasks", tags=["items"])
+
+
+class RetryIn(Model, **example(at="2026-12-01T09:00:00+01:00")):
+    at: Moment | None = None
+
+
+class AgainIn(RetryIn, **example(key="hook-1")):
+    delay: Seconds | None = Field(default=None, description="Seconds from now.")
+    key: Key | None = Field(default=None, description="One live item per task and key.")
+
+
+class ItemIn(AgainIn, **example(task="http", args={"url": "https://example.com/hook", "body": {"n": 1}}, key="hook-1")):
+    task: Word
+    args: Args = Field(default_factory=dict)
+    rank: Rank | None = None
+    tries: Tries | None = None
+    max_lateness: Seconds | None = None
+
+
+class Search(Struct, frozen=True):
+    """How a page was looked for."""
+
+    scanned: Annotated[int, Doc("How many items were read.")]
+    is_done: Annotated[bool, Doc("False: there may be more; `next` continues, even where this page has no rows.")]
+    is_indexed: Annotated[bool, Doc("An index found the items. Otherwise items were read one by one.")]
+
+
+class ItemPage(Struct, frozen=True):
+    items: list[Row]
+    next: Annotated[str | None, Doc("`after` of the next page; null on the last.")]
+    search: Search
+
+
+class ItemEdit(Model, **example(args={"url": "https://example.com/hook"}, at="2026-12-01T09:00:00+01:00", rank=-1)):
+    args: Args | None = None
+    at: Moment | None = None
+    queue: Word | None = None
+    rank: Rank | None = None
+    tries: Tries | None = None
+
+
+class ItemsAct(Selection, ReasonIn, **example(action="retry", ids=[7, 8])):
+    action: Action
+    at: Moment | None = Field(default=None, description="When retried items are due; default: now.")
+    delay: Seconds | None = Field(default=None, description="The same, in seconds from now.")
 
 
 @tasks.get("")
@@ -137,7 +202,7 @@ def edit_item(item_id: Id, edit: ItemEdit, app: App, verbs: Verbs, principal: Wr
 
     def args(row: Row) -> dict[str, Any]:
         open_task(app, row.task)
-        return dict(unmasked(verbs, edit.args, row.args))
+        return dict(verbs.context.masks.unmasked(edit.args, row.args))
 
     edited = verbs.items.edit(
         principal, item_id, args=None if edit.args is None else args, at=edit.at, queue=edit.queue, rank=edit.rank,

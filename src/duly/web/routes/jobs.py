@@ -7,26 +7,68 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
+from msgspec import Struct, field
 from msgspec.structs import replace
+from pydantic import Field
 
+from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.results import Kickoff
-from duly.core.shown import JobItem, JobRow, PendingItem, RowCounts
+from duly.core.shown import InputSummary, JobItem, JobRow, PendingItem, RowCounts
 from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.problems import Problem
 from duly.web.routing import Router, Transaction
-from duly.web.schemas import BIG, Id, Moment, Page, out
-from duly.web.schemas.items import ReasonIn
-from duly.web.schemas.jobs import GridLine, JobType, PendingLine, Reprocessed, ReprocessIn
+from duly.web.schemas import BIG, Id, Model, Moment, Page, ReasonIn, RowId, example, out
 
 router = Router(tags=["jobs"])
 
+JobType = Annotated[str | None, Query(alias="jobType", min_length=1, max_length=50, pattern=r"^[\w.-]+$")]
 Statuses = Annotated[
     str | None, Query(max_length=200, description=f"Some of {', '.join(STATUSES)}, separated by commas; default: all.")
 ]
+
+
+class JobLine(Struct, frozen=True, kw_only=True):
+    """A row of a job, as lists show it: a `JobItem` under the names of the API."""
+
+    id: int
+    job_id: int
+    row_no: Annotated[int, Doc("Its number in the file, from 1.")] = field(name="row")
+    status: Status
+    attempt: int = field(name="attempts")
+    last_error: str | None
+    claimed_by: str | None = field(name="lockedBy")
+    started_at: datetime | None = field(name="lockedAt")
+    changed_at: datetime = field(name="updatedAt")
+    input_summary: InputSummary
+
+
+class GridLine(JobLine, frozen=True, kw_only=True):
+    result: Annotated[Any, Doc("What the grid shows: all that the task returned.")]
+
+
+class PendingLine(JobLine, frozen=True, kw_only=True):
+    job_type: str | None
+    user_id: str | None
+    progress: Annotated[float, Doc("How much of its job has ended, from 0 to 1.")]
+    total: Annotated[int, Doc("Rows of its job.")]
+    ended: Annotated[int, Doc("Rows of its job that have ended.")]
+
+
+class ReprocessIn(Model, **example(scope="job", statuses=["ERROR", "NOT_FOUND"])):
+    scope: Literal["job", "items"] = "job"
+    item_ids: Annotated[list[RowId], Field(max_length=1_000)] | None = None
+    statuses: Annotated[list[Literal["ERROR", "NOT_FOUND", "SKIPPED"]], Field(min_length=1, max_length=3)] = Field(
+        default=["ERROR", "NOT_FOUND"]
+    )
+    reset: bool = Field(default=False, description="Also rows that were tried again as often as the settings allow.")
+
+
+class Reprocessed(Struct, frozen=True):
+    items: Annotated[int, Doc("Rows that will be tried again, at most.")]
 
 
 @router.get("/api/jobs")

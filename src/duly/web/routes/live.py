@@ -1,4 +1,4 @@
-"""The stream of server-sent events, and the probes."""
+"""The current state, measurements of the last minutes, the stream of server-sent events, and the probes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,47 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Header, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from duly.core.picture import Picture
+from duly.core.shown import Chart
 from duly.verbs import Principal
 from duly.web.auth import Reader, owner_for
-from duly.web.desk import App
+from duly.web.desk import App, Verbs
 from duly.web.feed import Depths, Listener, Queues, event, feed_of, tick_of, until_next
 from duly.web.probe import unready
 from duly.web.problems import Problem, problem
 from duly.web.routing import Router
+from duly.web.schemas import BIG, WordFilter
 
 router = Router(tags=["live"])
+now_router = Router(tags=["now"])
 
 EVERY = 1.0
 QUIET = 15.0  # seconds without events after which a line shows that the stream is alive
 CHECKED = 15.0  # seconds between two checks that the listener may still listen
 STREAMS = 200
+
+
+@now_router.get("/api/history")
+def history(
+    verbs: Verbs,
+    principal: Reader,
+    minutes: Annotated[int, Query(ge=1, le=20_160)] = 60,
+    task: WordFilter = None,
+    measure: WordFilter = None,
+    job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job; its owner may ask too.")] = None,
+) -> Chart:
+    """Measurements of the last minutes in steps: of all tasks and paces, of one task, or of one job."""
+    return verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
+
+
+@now_router.get("/api/now")
+def now(verbs: Verbs, principal: Reader) -> Picture:
+    """The current state: health with its reasons, and totals. Admins see everything, others their own rows."""
+    return verbs.now.look(principal)
 
 
 @router.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})

@@ -12,15 +12,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.doc import Doc
-from duly.core.shown import (
-    Alert,
-    AuditLine,
-    LateItem,
-    LimitUse,
-    QueueDepth,
-    StuckItem,
-    WorkerLife,
-)
+from duly.core.shown import Alert, AuditLine, LateItem, LimitUse, QueueDepth, StuckItem, WorkerLife
 from duly.web.auth import Admin
 from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.routing import Router, Transaction
@@ -36,9 +28,7 @@ class QueueNote(Struct, frozen=True):
     note: str
 
 
-class LimitIn(Model):
-    model_config = example(limit="2/1m")
-
+class LimitIn(Model, **example(limit="2/1m")):
     limit: Annotated[str, StringConstraints(min_length=1, max_length=40), AfterValidator(clean)] = Field(
         description="`2/1m`: calls in any minute; `4`: at the same time."
     )

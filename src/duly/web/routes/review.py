@@ -5,23 +5,43 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import AfterValidator, StringConstraints
+from msgspec import Struct
+from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.shown import GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
+from duly.core.doc import Doc
+from duly.core.shown import Action, GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
 from duly.verbs.acts import shown
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import Pages, Verbs
 from duly.web.routing import Once, Router, Transaction
-from duly.web.schemas import Changed, GroupId, Id, Model, Page, clean, example, out
-from duly.web.schemas.items import ActIn, Count, CountIn
+from duly.web.schemas import Changed, FilterIn, GroupId, Id, Model, Page, ReasonIn, Word, clean, example, out
 
 router = Router(tags=["review"])
 
 
-class ReviewNoteIn(Model):
-    model_config = example(text="The supplier changed its certificate.")
-
+class ReviewNoteIn(Model, **example(text="The supplier changed its certificate.")):
     text: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
+
+
+class CountIn(Model, **example(action="retry", filter={"state": "failed", "task": "http"})):
+    action: Action
+    filter: FilterIn
+
+
+class ActIn(
+    CountIn,
+    ReasonIn,
+    **example(action="retry", filter={"state": "failed", "task": "http"}, rate=10, reason="the receiver is back"),
+):
+    rate: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None, description="Items per second; null: all at once."
+    )
+    queue: Word | None = Field(default=None, description="The queue for retried items; null: their own.")
+
+
+class Count(Struct, frozen=True):
+    count: int
+    is_more: Annotated[bool, Doc("The count stopped here; there are more.")]
 
 
 @router.get("/api/review")

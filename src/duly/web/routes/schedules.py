@@ -17,7 +17,8 @@ from duly.core.shown import ScheduleStory, ShownSchedule
 from duly.verbs.schedules import OPTIONS
 from duly.verbs.timetable import Move, rule_or_slots, rule_preview
 from duly.web.auth import Admin, Owner, Reader, Writer
-from duly.web.desk import App, Pages, Verbs, masked, open_task, unmasked
+from duly.web.desk import App, Pages, Verbs, masked, open_task
+from duly.web.routes.queues import line_shown
 from duly.web.routing import Router, Transaction
 from duly.web.schemas import (
     BIG,
@@ -51,11 +52,12 @@ class ScheduleOptions(Model):
     rank: Rank | None = None
 
 
-class ScheduleIn(ScheduleOptions):
-    model_config = example(
+class ScheduleIn(
+    ScheduleOptions,
+    **example(
         task="http", key="nightly", rule="daily 02:30", zone="Europe/Zagreb", args={"url": "https://example.com/hook"}
-    )
-
+    ),
+):
     task: Word
     key: Key
     rule: Rule = Field(
@@ -65,23 +67,17 @@ class ScheduleIn(ScheduleOptions):
     args: Args = Field(default_factory=dict)
 
 
-class ScheduleEdit(ScheduleOptions):
-    model_config = example(rule="daily 03:30", overlap="skip")
-
+class ScheduleEdit(ScheduleOptions, **example(rule="daily 03:30", overlap="skip")):
     rule: Rule | None = None
     zone: Word | None = None
     args: Args | None = None
 
 
-class SchedulesAct(Selection):
-    model_config = example(action="pause", ids=[7, 8])
-
+class SchedulesAct(Selection, **example(action="pause", ids=[7, 8])):
     action: ScheduleAction
 
 
-class ReactivateSchedulesIn(Model):
-    model_config = example(task="http", cause="duly.outbound.http.TimedOut", run=True)
-
+class ReactivateSchedulesIn(Model, **example(task="http", cause="duly.outbound.http.TimedOut", run=True)):
     task: Word | None = None
     cause: str | None = Field(
         None, max_length=500, description="The error class of their last item; empty: their last item is gone."
@@ -94,9 +90,7 @@ class ReactivatedSchedules(Struct, frozen=True):
     is_more: Annotated[bool, Doc("There are more; send the request again.")]
 
 
-class PreviewIn(Model):
-    model_config = example(rule="weekly mon,fri 08:00", zone="Europe/Zagreb", n=3)
-
+class PreviewIn(Model, **example(rule="weekly mon,fri 08:00", zone="Europe/Zagreb", n=3)):
     rule: Rule
     zone: Word = "UTC"
     n: Annotated[int, Field(ge=1, le=100)] = 5
@@ -175,8 +169,7 @@ def show_schedule(
 ) -> ScheduleStory:
     """One schedule with its next times, its latest items and its audit log."""
     story = verbs.schedules.story(verbs.schedules.reached(principal, schedule_id), ahead)
-    audit = [replace(line, details=masked(verbs, line.details)) for line in story.audit]
-    return replace(_masked(verbs, story), audit=audit)
+    return replace(_masked(verbs, story), audit=[line_shown(verbs, line) for line in story.audit])
 
 
 @router.patch("/api/schedules/{schedule_id}")
@@ -185,7 +178,7 @@ def change_schedule(schedule_id: Id, edit: ScheduleEdit, verbs: Verbs, principal
     known = verbs.schedules.reached(principal, schedule_id)
     fields = edit.changes()
     if edit.args is not None:
-        fields["args"] = unmasked(verbs, edit.args, codec.decode(known.args))
+        fields["args"] = verbs.context.masks.unmasked(edit.args, codec.decode(known.args))
     return shown(verbs, verbs.schedules.change(principal, schedule_id, **fields))
 
 

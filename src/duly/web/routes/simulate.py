@@ -16,7 +16,7 @@ from pydantic import Field
 from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.results import SimulatedDays, SimulatedSeries, Summary
-from duly.plugins import Simulated, simulations
+from duly.plugins import simulations
 from duly.web.auth import Admin
 from duly.web.problems import Problem
 from duly.web.routing import Router
@@ -31,9 +31,7 @@ PROGRAM = [sys.executable, "-m", "duly.cli"]
 _turn = threading.Lock()
 
 
-class SimulateIn(Model):
-    model_config = example(app="shop", days=1, parameters={"products": 100}, failRate=0.05, downHours=6)
-
+class SimulateIn(Model, **example(app="shop", days=1, parameters={"products": 100}, failRate=0.05, downHours=6)):
     app: Word = Field(description="An installed app that can be simulated.")
     days: Annotated[float, Field(gt=0, le=14)] = 7
     parameters: dict[str, Annotated[int, Field(ge=0)]] = Field(
@@ -63,7 +61,11 @@ class Simulations(Struct, frozen=True):
 @router.get("/api/simulate")
 def list_simulations(principal: Admin) -> Simulations:
     """The installed apps that can be simulated, with the parameters of each."""
-    return Simulations([Simulation(name, _parameters(found)) for name, found in sorted(simulations().items())])
+    found = sorted((name, each.parameters) for name, each in simulations().items())
+    return Simulations([
+        Simulation(name, [SimulationParameter(each.name, each.label, each.shown, each.most) for each in parameters])
+        for name, parameters in found
+    ])  # fmt: skip
 
 
 @router.post("/api/simulate")
@@ -79,10 +81,6 @@ def simulate(asked: SimulateIn, principal: Admin) -> SimulatedDays:
         return _told(asked, _simulated(asked, values))
     finally:
         _turn.release()
-
-
-def _parameters(found: Simulated[Any]) -> list[SimulationParameter]:
-    return [SimulationParameter(each.name, each.label, each.shown, each.most) for each in found.parameters]
 
 
 def _checked(asked: SimulateIn) -> dict[str, int]:

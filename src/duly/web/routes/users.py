@@ -38,32 +38,24 @@ router = Router(tags=["people"])
 UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(clean)]
 
 
-class SignIn(Model):
-    model_config = example(userId="ana", password="correct horse battery")  # noqa: S106 - an example
-
+class SignIn(Model, **example(userId="ana", password="correct horse battery")):  # noqa: S106 - an example
     user_id: Word
     password: Annotated[str, StringConstraints(max_length=1_024)]
 
 
-class UserIn(Model):
-    model_config = example(id="ana", role="user", password="correct horse battery")  # noqa: S106 - an example
-
+class UserIn(Model, **example(id="ana", role="user", password="correct horse battery")):  # noqa: S106 - an example
     id: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
     role: Role = "user"
     password: Password | None = None
 
 
-class UserEdit(Model):
-    model_config = example(role="admin")
-
+class UserEdit(Model, **example(role="admin")):
     role: Role | None = None
     password: Password | None = None
     disabled: bool | None = None
 
 
-class KeyIn(Model):
-    model_config = example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")
-
+class KeyIn(Model, **example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")):
     name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"\S"), AfterValidator(clean)]
     scopes: list[Scope] = Field(default=["read", "write"], min_length=1, max_length=3)
     expires_at: Moment | None = None

@@ -151,14 +151,11 @@ def _opened(archive: ZipFile, part: str) -> Any:
 
 
 def _chosen(directory: _Directory, wanted: str | None) -> _Named:
-    if wanted is None:
-        for sheet in directory.sheets:
-            if sheet.is_visible:
-                return sheet
-        raise InputError("file", "has no visible sheet")
     for sheet in directory.sheets:
-        if sheet.name == wanted:
+        if sheet.is_visible if wanted is None else sheet.name == wanted:
             return sheet
+    if wanted is None:
+        raise InputError("file", "has no visible sheet")
     known = ", ".join(sheet.name for sheet in directory.sheets[:10])
     raise InputError("sheet", f"there is no sheet {wanted!r:.100}; there are: {known}")
 

@@ -17,12 +17,12 @@ from typing import IO, Any
 
 from msgspec import Struct
 
-from duly.bulk.cells import EXACT, letters
 from duly.bulk.read.rows import BadRow, ReadLimits
 from duly.bulk.read.xlsx.markup import Attributes, tags, walk
 from duly.bulk.read.xlsx.texts import Texts
 
 COLUMNS = 16_384  # that a sheet of Excel has
+EXACT = 2**53  # whole numbers up to here are themselves in a spreadsheet
 BEYOND = 1_000_000
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 MOST_STYLES = 65_536  # styles; Excel itself allows fewer
@@ -201,6 +201,16 @@ def _column(name: str) -> int:
     for letter in name.upper():
         number = number * 26 + ord(letter) - 64
     return number - 1
+
+
+def letters(column: int) -> str:
+    """The name of a column, counted from 0: A, B, …, Z, AA, …"""
+    name = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        name = chr(65 + rest) + name
+    return name
 
 
 def read_date_styles(part: str, stream: IO[bytes]) -> frozenset[int]:

@@ -1,7 +1,7 @@
 """The bodies of requests and answers, in camelCase. Strings are bounded, without characters that a database rejects.
 
-Models of answers are made from structs with `out`. This file has what all routes share, those of apps too; the files
-beside it have the bodies of each topic.
+Models of answers are made from structs with `out`. This file has what routes share, those of apps too; bodies of one
+topic only are beside the routes of that topic.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from duly.core.doc import Doc
 from duly.core.errors import InputError
+from duly.core.results import DateField
 from duly.verbs.context import SELECTED
 
 DEPTH = 40  # how deeply arguments may be nested
@@ -84,7 +85,10 @@ PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
 After = Annotated[str | None, Query(max_length=2_000, description="`next` of the page before.")]
 WordFilter = Annotated[Word | None, Query()]
 
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+def example(**values: Any) -> ConfigDict:
+    """The part of a model's configuration that shows an example body in the OpenAPI document."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 class Model(BaseModel):
@@ -109,6 +113,34 @@ class Selection(Model):
     )
 
 
+class ReasonIn(Model, **example(reason="ordered twice")):
+    reason: Sentence = ""
+
+
+class FilterIn(Model, **example(state="failed", task="http")):
+    """Which items are listed, or changed by an act."""
+
+    state: Annotated[str, StringConstraints(max_length=100)] | None = Field(
+        default=None, description="One or more states, separated by commas."
+    )
+    task: Word | None = None
+    queue: Word | None = None
+    key: Key | None = None
+    error_group: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}$")] | None = None
+    schedule_id: RowId | None = None
+    job_id: RowId | None = None
+    error: Word | None = Field(default=None, description="A part of the last error, ignoring case.")
+    min_tries: Tries | None = None
+    date_field: DateField | None = Field(
+        default=None, description="The time that `from` and `to` apply to; default: created."
+    )
+    since: Moment | None = Field(default=None, alias="from")
+    until: Moment | None = Field(default=None, alias="to")
+    where: Annotated[list[Key], Field(max_length=10)] | None = Field(
+        default=None, description="name=value of an argument, or result.name=value; at most ten."
+    )
+
+
 class Out(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True,
@@ -129,11 +161,6 @@ def in_query(model: type[M]) -> Callable[..., Awaitable[M]]:
         for name, field in model.model_fields.items()
     ])  # fmt: skip
     return read
-
-
-def example(**values: Any) -> ConfigDict:
-    """The part of a model's configuration that shows an example body in the OpenAPI document."""
-    return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 @cache
@@ -173,12 +200,8 @@ def modelled(kind: Any) -> Any:
     return reduce(or_, inner) if origin is UnionType else origin[inner]
 
 
-class ProblemOut(BaseModel):
+class ProblemOut(BaseModel, **example(type="about:blank", title="Not found", status=404, detail="there is no item 7")):
     """RFC 9457."""
-
-    model_config = example(
-        type="about:blank", title="Not found", status=404, detail="there is no item 7"
-    )  # fmt: skip
 
     type: str = "about:blank"
     title: str
