@@ -111,9 +111,8 @@ def check_names(names: Iterable[str], source: str) -> None:
 def sources(env: Mapping[str, str] | None = None, kind: type[Section] = Settings) -> dict[str, str]:
     """Where each value comes from that is not a default: the name of a variable, a file, or the command line."""
     env = os.environ if env is None else env
-    named = {
-        name: source for name, _, _, source in _texts(kind, env)
-    }  # an app that is off may have values that are wrong
+    # Not parsed, because an app that is off may have values that are wrong.
+    named = {name: source for name, _, _, source in _texts(kind, env)}
     return {**named, **{name: "command line" for name in _imposed(env) if name in kind.known()}}
 
 

@@ -18,40 +18,4 @@ DulyError
     └── ConstraintViolated  it rejected a row; names the constraint, and no data of the row
 """
 
-from duly.core.errors import (
-    BrokenApp,
-    ConfigError,
-    ConstraintViolated,
-    DoesNotExist,
-    DulyError,
-    InputError,
-    ItemFailed,
-    KeyConflict,
-    LeaseLost,
-    NotAllowed,
-    NotMigrated,
-    StoreBusy,
-    StoreError,
-    StoreUnavailable,
-    UnknownTask,
-    WrongState,
-)
-
-__all__ = [
-    "BrokenApp",
-    "ConfigError",
-    "ConstraintViolated",
-    "DoesNotExist",
-    "DulyError",
-    "InputError",
-    "ItemFailed",
-    "KeyConflict",
-    "LeaseLost",
-    "NotAllowed",
-    "NotMigrated",
-    "StoreBusy",
-    "StoreError",
-    "StoreUnavailable",
-    "UnknownTask",
-    "WrongState",
-]
+from duly.core.errors import *  # noqa: F403 - all of its names are names of users

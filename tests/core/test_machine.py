@@ -173,7 +173,7 @@ class Life(RuleBasedStateMachine):
         if patient:
             self.now = max(self.now, min(item.due_at for item in self.items.values() if item.state == "waiting"))
         shares = [share(task, lane, (0, 1), limit) for task in known for lane in LANES]
-        expected = [item for each in shares for item in self.due(each.queue, each.lane)[:limit]]
+        expected = [item for each in shares for item in self.due(each.line.queue, each.lane)[:limit]]
         claimed = self.store.claim(shares, worker, self.now, LEASE)
         assert {item.id for item in claimed} == {item.id for item in expected}
         if not claimed:

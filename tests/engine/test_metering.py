@@ -235,7 +235,7 @@ def test_a_limit_on_one_queue_does_not_hold_the_others(store: Store) -> None:
 
     class ByQueue(Meters):
         def of(self, each: Share, *more: Any) -> Iterator[tuple[Share, tuple[Meter, ...]]]:
-            return super().of(each, *more) if each.queue == "a" else iter([(each, ())])
+            return super().of(each, *more) if each.line.queue == "a" else iter([(each, ())])
 
     pool = Limited()
     pool.meters = ByQueue(((Limit("x", 1, per="1m"),), None, None, None))

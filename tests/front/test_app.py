@@ -11,8 +11,7 @@ from duly import Duly, InputError
 from duly.core.decide import Rules, decide
 from duly.core.errors import BrokenApp, ConfigError, DoesNotExist, WrongState
 from duly.core.model import GiveUp
-from duly.facade.loading import load_app
-from duly.facade.spec import find_spec
+from duly.facade.loading import find_spec, load_app
 from tests.support import claim, counts, heads, new, settle, share
 
 here = Duly("sqlite:///unused.db")

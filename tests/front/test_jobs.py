@@ -16,7 +16,7 @@ from duly.core.errors import DoesNotExist, WrongState
 from duly.core.model import Failed
 from duly.testing import World
 from duly.verbs import LOCAL, Principal, job_rows
-from duly.verbs.job_acts import cancel_rows
+from duly.verbs.job_rows import cancel_rows
 from duly.verbs.jobs import row_of
 from tests.support import claim, decided, query, share
 

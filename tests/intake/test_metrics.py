@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from duly import Duly
 from duly.intake.ingest import Ingest
-from duly.store.waits import WAITS, ConnectionWaits
+from duly.store.statements import WAITS, ConnectionWaits
 from duly.telemetry import levels
 from duly.testing import World
 from duly.verbs import LOCAL, job_rows

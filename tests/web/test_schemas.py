@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct, field
 
-from duly.core.doc import Doc
+from duly.core.wire import Doc
 from duly.web.schemas import Page, modelled, out
 
 

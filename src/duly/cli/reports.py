@@ -12,7 +12,7 @@ from duly.cli import options, words
 from duly.cli.session import Session, printing, printing_times
 from duly.core import codec
 from duly.core.errors import StoreUnavailable
-from duly.core.picture import Picture
+from duly.core.results import Picture
 from duly.core.shown import Alert, AuditLine, LateItem, Series, StuckItem
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from duly.client.connection import PAGE, Connection, ServiceError
 from duly.core import filters, results, shown, wire
 from duly.core.model import Placed, Status
-from duly.core.picture import Picture
+from duly.core.results import Picture
 from duly.core.shown import Row, ShownSchedule
 
 J = TypeVar("J", bound=shown.JobItem)

@@ -224,7 +224,9 @@ def changed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str,
     notes = (note(schedule, "schedule.changed", actor, details),)
     if (after.rule, after.zone) == (schedule.rule, schedule.zone):
         return Revision(after, notes=notes)
-    if _is_same_event(schedule, after):  # a waiting item is this year's, and the new plan would not make it again
+    was, rule = rule_of(schedule.rule), rule_of(after.rule)
+    # A yearly event whose time of day or zone changes: a waiting item is this year's, and would not be made again.
+    if isinstance(was, Yearly) and isinstance(rule, Yearly) and was.on == rule.on:
         return Revision(replace(after, next_at=_moved(schedule, after, now)), notes=notes)
     changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live))
     return Revision(replace(after, next_at=_next(after, now)), changes=changes, notes=notes)
@@ -232,12 +234,6 @@ def changed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str,
 
 def _waiting(live: Sequence[Item]) -> list[Item]:
     return [item for item in live if item.state == "waiting"]
-
-
-def _is_same_event(before: Schedule, after: Schedule) -> bool:
-    """Whether this is a yearly event, and only its time of day or zone changes."""
-    was, rule = rule_of(before.rule), rule_of(after.rule)
-    return isinstance(was, Yearly) and isinstance(rule, Yearly) and was.on == rule.on
 
 
 def _moved(before: Schedule, after: Schedule, now: datetime) -> datetime | None:

@@ -21,6 +21,7 @@ treated so from their first loss on.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -201,23 +202,17 @@ def _blame(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
     return replace(_review(change, now) if is_broken else change, member=member)
 
 
-def _succeed(change: Change, item: Item, now: datetime) -> Change:
+def _succeed(change: Change, item: Item, now: datetime, **seen: Any) -> Change:
     if item.schedule_id is None:
         return change
-    return replace(change, member=Member(item.schedule_id, 0, now, is_success=True))
+    return replace(change, member=Member(item.schedule_id, 0, now, is_success=True, **seen))
 
 
 def _compare(item: Item, seen: Fingerprint, now: datetime) -> Change:
     is_unchanged = seen.value == item.fingerprint
     change = _finish(item, now, "unchanged" if is_unchanged else "done", seen.result)
     change = replace(change, then=() if is_unchanged else seen.then)
-    if item.schedule_id is None:
-        return change
-    member = Member(
-        item.schedule_id, 0, now,
-        is_success=True, is_unchanged=is_unchanged, fingerprint=seen.value, keep=seen.keep,
-    )  # fmt: skip
-    return replace(change, member=member)
+    return _succeed(change, item, now, is_unchanged=is_unchanged, fingerprint=seen.value, keep=seen.keep)
 
 
 def _lose(item: Item, now: datetime, rules: Rules) -> Change:

@@ -1,7 +1,5 @@
 """Every exception that duly raises on purpose. `duly.errors` draws their tree, and is where users import them from."""
 
-from __future__ import annotations
-
 
 class DulyError(Exception):
     """The root: catch this to catch all of duly's own errors."""

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import force_setattr
 
-from duly.core.doc import Doc
 from duly.core.errors import DulyError, WrongState
+from duly.core.wire import Doc
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -273,10 +273,6 @@ class Share(Struct, frozen=True, gc=False):
     floors: tuple[datetime, ...] = ()
     is_fresh: bool = False  # only items that have just become due, which must not wait behind a backlog
     started_since: datetime | None = None  # only items that were started since then and released
-
-    @property
-    def queue(self) -> str:
-        return self.line.queue
 
 
 class Meter(Struct, frozen=True, gc=False):

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct, field
 
-from duly.core.doc import Doc
 from duly.core.model import ItemFields, Lane, Schedule, State, Status, Tried
+from duly.core.wire import Doc
 
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]

@@ -19,6 +19,12 @@ from msgspec.structs import fields
 T = TypeVar("T")
 
 
+class Doc(Struct, frozen=True):
+    """What a field means, in one sentence, for the API's documentation: `Annotated[int | None, Doc("Its job.")]`."""
+
+    text: str
+
+
 def camel(name: str) -> str:
     return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)
 

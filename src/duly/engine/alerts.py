@@ -41,7 +41,8 @@ class Alerts:
 
     def open(self) -> dict[str, Alert]:
         """The open alerts by name."""
-        return {row[0]: _alert(*row) for row in self.store.read("alerts", {})}
+        rows = self.store.read("alerts", {})
+        return {name: Alert(name, since, text, decode(details), at) for name, since, text, details, at in rows}
 
     def write(self, section: str, alert: NewAlert, now: datetime) -> list[tuple[Any, ...]]:
         row = {"name": alert.name, "now": now, "message": alert.message, "details": encode(alert.details).decode()}
@@ -74,10 +75,6 @@ class Alerts:
             self.store.write("told", {"name": name, "now": now})
             sent.add(name)
         return sent
-
-
-def _alert(name: str, since: datetime, message: str, details: Any, told_at: datetime | None) -> Alert:
-    return Alert(name, since, message, decode(details) if isinstance(details, str | bytes) else details, told_at)
 
 
 def alerts_of_apps(finders: AlertFinders, opened: Iterable[str]) -> tuple[list[NewAlert], set[str]]:

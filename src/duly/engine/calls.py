@@ -128,7 +128,9 @@ class Caller:
                 "return", f"a batch handler must return one outcome per item: expected {len(items)}, got {got}"
             )
         return [
-            self.failed([item], each)[0] if _is_error(each) else self._verdict(each)
+            self.failed([item], each)[0]
+            if isinstance(each, Exception) and not isinstance(each, Verdict)
+            else self._verdict(each)
             for item, each in zip(items, value, strict=True)
         ]
 
@@ -176,10 +178,6 @@ class Caller:
         except Exception as error:
             return self.failed([attempt.item], error)[0]
         return SETTLED
-
-
-def _is_error(value: Any) -> bool:
-    return isinstance(value, Exception) and not isinstance(value, Verdict)
 
 
 _DONE = Done()

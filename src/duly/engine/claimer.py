@@ -217,7 +217,7 @@ class Claimer:
     def _claim(self, pool: Pool, lines: DueLines, now: datetime) -> bool:
         """Claim once for this pool; returns whether there may be more."""
         lines.wake(now)
-        if not lines.has_ready() or self._stopped or (room := pool.room()) <= 0:
+        if not lines.ready or self._stopped or (room := pool.room()) <= 0:
             return False
         if pool.meters is not None:
             return self._claim_metered(pool, pool.meters, lines, room, now)
@@ -274,7 +274,7 @@ class Claimer:
     def _ask_again(self, lines: DueLines, share: Share, grant: Grant, now: datetime) -> datetime:
         if grant.until is None:
             # A call must end first, perhaps in another worker. The more lines wait for that, the later each asks again.
-            return now + SOON * max(1, lines.lines_held() // 100)
+            return now + SOON * max(1, len(lines.held) // 100)
         # Items that were started in a window and released may run although the window is full: look now and then.
         until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
         return max(until, now + BARREN)

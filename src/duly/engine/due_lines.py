@@ -75,14 +75,14 @@ class DueLines:
         self._longest = longest
         self._horizon = horizon  # heads due later than this are not kept: a survey sees them again in time
         self._turn_log = turn_log
-        self._ready: dict[str, dict[Line, dict[tuple[Lane, int], datetime]]] = {}
+        self.ready: dict[str, dict[Line, dict[tuple[Lane, int], datetime]]] = {}
         self._later: list[tuple[datetime, int, Head]] = []
         self._known: set[tuple[Group, datetime]] = set()  # which heads are in `_later`
         self._pushed = 0
         self._surplus = 1  # under limits, how many times more lines to ask than there is room for
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
         # The lanes and ranks of a line whose meter has no room: until when, and from which due time on to look then.
-        self._held: dict[Line, dict[tuple[Lane, int], tuple[datetime, datetime]]] = {}
+        self.held: dict[Line, dict[tuple[Lane, int], tuple[datetime, datetime]]] = {}
         self._paced: dict[Line, datetime] = {}  # until when the backlog of a line has no room
         self._stale: dict[Line, datetime] = {}  # until when a line is not asked for fresh items
         self._whole: dict[Line, datetime] = {}  # until when a line is not asked for given-back items
@@ -91,12 +91,12 @@ class DueLines:
 
     def add(self, head: Head, now: datetime) -> None:
         group = (head.line, head.lane, head.rank)
-        at = max(head.due_at, self._free_at(group))
+        at = max(head.due_at, self._barren.get(group, (EPOCH, BARREN))[0], self._held_until(group))
         if at > now:
             if head.due_at <= now + self._horizon:
                 self._push(at, head)
             return
-        ranks = self._ready.setdefault(head.line.queue, {}).setdefault(head.line, {})
+        ranks = self.ready.setdefault(head.line.queue, {}).setdefault(head.line, {})
         place = (head.lane, head.rank)
         ranks[place] = min(head.due_at, ranks.get(place, head.due_at))
 
@@ -108,7 +108,7 @@ class DueLines:
 
     def freed(self, line: Line, now: datetime) -> None:
         """A call of this line ended here, so items that waited for that are ready again."""
-        for (lane, rank), (_, floor) in self._held.pop(line, {}).items():
+        for (lane, rank), (_, floor) in self.held.pop(line, {}).items():
             self.add(Head(line, lane, rank, floor), now)
 
     def wake(self, now: datetime) -> None:
@@ -127,11 +127,8 @@ class DueLines:
         return self._later[0][0] if self._later else None
 
     def held_until(self, now: datetime) -> datetime | None:
-        held = (until for places in self._held.values() for until, _ in places.values())
+        held = (until for places in self.held.values() for until, _ in places.values())
         return min((until for until in (*held, *self._paced.values()) if until > now), default=None)
-
-    def has_ready(self) -> bool:
-        return bool(self._ready)
 
     def _push(self, at: datetime, head: Head) -> None:
         known = ((head.line, head.lane, head.rank), at)
@@ -140,20 +137,16 @@ class DueLines:
             self._pushed += 1
             heappush(self._later, (at, self._pushed, head))
 
-    def _free_at(self, group: Group) -> datetime:
-        barren = self._barren.get(group)
-        return max(barren[0] if barren else EPOCH, self._held_until(group))
-
     def _held_until(self, group: Group) -> datetime:
         line, lane, rank = group
-        return self._held.get(line, {}).get((lane, rank), (EPOCH, EPOCH))[0]
+        return self.held.get(line, {}).get((lane, rank), (EPOCH, EPOCH))[0]
 
     def _let_go(self, group: Group) -> None:
         line, lane, rank = group
-        if places := self._held.get(line):
+        if places := self.held.get(line):
             places.pop((lane, rank), None)
             if not places:
-                del self._held[line]
+                del self.held[line]
 
     def _forget(self, now: datetime) -> None:
         """Drop what has not mattered for a while."""
@@ -182,8 +175,8 @@ class DueLines:
 
     def _allowed(self, allowance: Allowance) -> Iterator[tuple[str, list[tuple[Line, int]]]]:
         """The queues from which the pool would take items, each with its lines and how many it would take of them."""
-        for queue in islice(self._ready, 4 * WINDOW):
-            lines = [(line, room) for line in islice(self._ready[queue], WINDOW) if (room := allowance(line)) > 0]
+        for queue in islice(self.ready, 4 * WINDOW):
+            lines = [(line, room) for line in islice(self.ready[queue], WINDOW) if (room := allowance(line)) > 0]
             if lines:
                 yield queue, lines
 
@@ -198,25 +191,22 @@ class DueLines:
                 self._heads(line, now),
                 min(quota * batch, room),
                 self._turn_log.turns(line),
-                self._fresh_since(line, now),
+                EPOCH if self._stale.get(line, EPOCH) > now else now - FRESH,
                 batch,
             )
 
     def _heads(self, line: Line, now: datetime) -> Iterator[Head]:
         is_paced = self._paced.get(line, EPOCH) > now
-        for (lane, rank), floor in self._ready[line.queue][line].items():
+        for (lane, rank), floor in self.ready[line.queue][line].items():
             # While the backlog waits for its pace, only fresh items are asked for.
             yield Head(line, lane, rank, max(floor, now - FRESH) if is_paced and lane == "main" else floor)
-
-    def _fresh_since(self, line: Line, now: datetime) -> datetime:
-        return EPOCH if self._stale.get(line, EPOCH) > now else now - FRESH
 
     def asked(self, shares: Iterable[Share]) -> None:
         """These lines had their turn, so move them and their queues behind the others that are ready."""
         for line in dict.fromkeys(share.line for share in shares):
             self._turn_log.serve(line.queue)
-            if lines := self._ready.pop(line.queue, None):
-                self._ready[line.queue] = lines
+            if lines := self.ready.pop(line.queue, None):
+                self.ready[line.queue] = lines
                 if ranks := lines.pop(line, None):
                     lines[line] = ranks
 
@@ -234,7 +224,7 @@ class DueLines:
         late = _lasts([item for item in items if item.due_at < fresh_since])
         for group, last in _lasts(items).items():
             queue, task, owner, lane, rank = group
-            ranks = self._ready.get(queue, {}).get(Line(queue, task, owner or ""), {})
+            ranks = self.ready.get(queue, {}).get(Line(queue, task, owner or ""), {})
             floor = ranks.get((lane, rank))
             if floor is not None and (due_at := last if floor >= fresh_since else late.get(group)) is not None:
                 ranks[lane, rank] = due_at
@@ -273,21 +263,18 @@ class DueLines:
         for rank, floor in zip(share.ranks, share.floors, strict=True):
             group = (share.line, share.lane, rank)
             self._drop(group)
-            self._held.setdefault(share.line, {})[share.lane, rank] = (until, floor)
+            self.held.setdefault(share.line, {})[share.lane, rank] = (until, floor)
             self._push(until, Head(share.line, share.lane, rank, floor))
-
-    def lines_held(self) -> int:
-        return len(self._held)
 
     def _drop(self, group: Group) -> None:
         line, lane, rank = group
-        lines = self._ready.get(line.queue, {})
+        lines = self.ready.get(line.queue, {})
         ranks = lines.get(line, {})
         ranks.pop((lane, rank), None)
         if not ranks:
             lines.pop(line, None)
         if not lines:
-            self._ready.pop(line.queue, None)
+            self.ready.pop(line.queue, None)
 
 
 def _lasts(items: Sequence[Item]) -> dict[tuple[str, str, str | None, Lane, int], datetime]:

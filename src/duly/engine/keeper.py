@@ -57,7 +57,7 @@ class Keeper:
             self._prolong(due, now)
         if self._must_look and self._look_at <= self.ticks():
             self._look()
-        self._write_reports()
+        self.write_reports()
         leases = self.in_flight.held()
         if not leases and not self._reports:
             return now + IDLE
@@ -88,7 +88,7 @@ class Keeper:
         if lost:
             self.in_flight.drop(lost)
 
-    def _write_reports(self) -> None:
+    def write_reports(self) -> None:
         reports, self._reports = self._reports, {}
         for item, progress in reports.values():
             self.store.report(item.id, item.fence, progress)

@@ -210,5 +210,4 @@ class LateItems:
         """How many items of these lines were due before then."""
         groups = [{**head.line._asdict(), "lane": "main", "rank": head.rank} for head in heads]
         given = {"groups": encode(groups).decode(), "before": before, "most": most}
-        count: int = self.store.read("backlog", given)[0][0] if groups else 0
-        return count
+        return int(self.store.read("backlog", given)[0][0]) if groups else 0

@@ -25,6 +25,8 @@ PART = 0.6
 MANY = 20_000
 
 Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None, Source | None]
+# The meters of a source, which has some while it is down.
+Probe = Callable[[Source], tuple[Meter, ...]]
 
 
 def metering_of(task: Task[..., Any]) -> Metering:
@@ -32,17 +34,10 @@ def metering_of(task: Task[..., Any]) -> Metering:
     return task.limits, task.backlog, windows_of(task.rules.retry), task.source
 
 
-def _free(_: Source) -> tuple[Meter, ...]:
-    """No meters: for sources that are never down."""
-    return ()
-
-
 class Meters:
     """The meters of one pool, whose tasks all have the same limits."""
 
-    def __init__(
-        self, metering: Metering, prefixes: tuple[str, ...] = (), probe: Callable[[Source], tuple[Meter, ...]] = _free
-    ) -> None:
+    def __init__(self, metering: Metering, prefixes: tuple[str, ...] = (), probe: Probe = lambda _: ()) -> None:
         self._limits, self._backlog, self._windows, self._source = metering
         self._probe = probe
         self._prefixes = prefixes
@@ -86,7 +81,7 @@ class Meters:
         return next((queue.removeprefix(prefix) for prefix in self._prefixes if queue.startswith(prefix)), "")
 
 
-def meters_of(tasks: Sequence[Task[..., Any]], probe: Callable[[Source], tuple[Meter, ...]] = _free) -> Meters | None:
+def meters_of(tasks: Sequence[Task[..., Any]], probe: Probe = lambda _: ()) -> Meters | None:
     """The meters of tasks that all have the same limits; None when they have none.
 
     `probe` gives those of a source, which has some while it is down.

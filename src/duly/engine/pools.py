@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from duly.core.model import Failed, Item, Line, Meter, Released
-from duly.core.policy.outage import Source
+from duly.core.model import Failed, Item, Line, Released
 from duly.engine.calls import Verdicts
 from duly.engine.gate import PaceGate
-from duly.engine.metering import meters_of, prefixes_of
+from duly.engine.metering import Probe, meters_of, prefixes_of
 from duly.engine.rows import AHEAD, WorkRow, WorkRows
 from duly.engine.work import InFlight, Tasks, Wake, Work
 
@@ -41,8 +40,7 @@ class PoolContext:
     isolate: Callable[[list[Work]], None] | None = None
     # What its calls have to pass, if its tasks have a pace.
     gate: PaceGate | None = None
-    # The meters of a source, which has some while it is down.
-    probe: Callable[[Source], tuple[Meter, ...]] = lambda _: ()
+    probe: Probe = lambda _: ()
 
 
 class HandlerPool:
@@ -102,11 +100,8 @@ class HandlerPool:
 
     def free_calls(self) -> int:
         """How many calls could begin now, or very soon if calls end quickly."""
-        return self.size + self._soon() // self.batch - (self._called - self._returned)
-
-    def _soon(self) -> int:
-        """How many items end in the time that a granted call may wait."""
-        return int(self._rows.all.lookahead() * self._patience / AHEAD)
+        soon = int(self._rows.all.lookahead() * self._patience / AHEAD)  # that end while a granted call may wait
+        return self.size + soon // self.batch - (self._called - self._returned)
 
     def room(self) -> int:
         """How many items to claim now."""

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from duly.core.model import Item
 from duly.engine.work import Work
@@ -23,17 +24,15 @@ PATIENCE = 3.0  # seconds after which the works of a row that got no slot are re
 MANY = 1_000  # how many rows are kept before those that are no longer used are dropped
 
 
+@dataclass(slots=True, eq=False)
 class SlotUsage:
     """A queue, an owner, or all of them together: what runs, what waits, and how fast items end."""
 
-    __slots__ = ("_ahead", "_seen", "ran", "rows", "running")
-
-    def __init__(self) -> None:
-        self.rows: list[WorkRow] = []
-        self.running = 0  # slots in use
-        self.ran = 0  # items that have ended
-        self._seen = (time.monotonic(), 0)
-        self._ahead = 0
+    rows: list[WorkRow] = field(default_factory=list)
+    running: int = 0  # slots in use
+    ran: int = 0  # items that have ended
+    _seen: tuple[float, int] = field(default_factory=lambda: (time.monotonic(), 0))
+    _ahead: int = 0
 
     def waiting(self) -> int:
         return sum(len(row.works) for row in self.rows)
@@ -48,18 +47,16 @@ class SlotUsage:
         return self._ahead
 
 
+@dataclass(slots=True, eq=False)
 class WorkRow:
     """The waiting works of one queue and owner. A slot that runs for this row takes its works from it."""
 
-    __slots__ = ("has_turn", "is_owned", "moved_at", "owner", "queue", "works")
-
-    def __init__(self, queue: SlotUsage, owner: SlotUsage, is_owned: bool) -> None:
-        self.queue = queue
-        self.owner = owner
-        self.is_owned = is_owned
-        self.works: deque[Work] = deque()
-        self.has_turn = False
-        self.moved_at = 0.0
+    queue: SlotUsage
+    owner: SlotUsage
+    is_owned: bool
+    works: deque[Work] = field(default_factory=deque)
+    has_turn: bool = False
+    moved_at: float = 0.0
 
     def waiting(self) -> int:
         """How many works of its queue wait, or of its owner if those are more."""

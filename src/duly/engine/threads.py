@@ -52,16 +52,13 @@ class ThreadPool(HandlerPool):
         threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
         self._threads += 1
 
-    def take_stale(self) -> list[Work]:
-        self._log_leaks()
-        return super().take_stale()
-
     def ailing(self) -> str | None:
         if len(self._leaked) > self.size:
             return f"threads that run on for handlers that were stopped: {len(self._leaked)}"
         return None
 
-    def _log_leaks(self) -> None:
+    def take_stale(self) -> list[Work]:
+        """Also logs the threads that could not be stopped: it is called now and then."""
         with self._lock:
             leaked = [work for work, at in self._left.items() if time.monotonic() - at > GRACE]
             for work in leaked:
@@ -72,6 +69,7 @@ class ThreadPool(HandlerPool):
                 "%s %s was stopped, but its thread cannot be and runs on; %d such threads",
                 work.task.label, work.items[0].id, len(self._leaked),
             )  # fmt: skip
+        return super().take_stale()
 
     def _serve(self) -> None:
         slot = self._slots()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from duly.config import check_names, load, section
@@ -15,7 +16,6 @@ from duly.core.model import NewItem, Placed
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.core.shown import Row
-from duly.facade.by_code import by_code
 from duly.facade.given import GivenSettings
 from duly.facade.internals import Internals
 from duly.facade.jobs import RunningJob
@@ -25,6 +25,7 @@ from duly.store.migrate import check
 from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
 from duly.verbs import LOCAL
+from duly.verbs.context import by_code
 from duly.verbs.items import Items
 from duly.verbs.queues import Queues
 from duly.verbs.read import Read
@@ -39,12 +40,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Section)
 
 
-def _items(app: Duly) -> Items:
-    return app.internals.verbs.items
-
-
-def _queues(app: Duly) -> Queues:
-    return app.internals.verbs.queues
+_items, _queues = attrgetter("internals.verbs.items"), attrgetter("internals.verbs.queues")
 
 
 class Duly:
@@ -190,7 +186,7 @@ class Duly:
         connection: Any = None,
     ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-        return _items(self).retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
+        return self.internals.verbs.items.retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
 
     def again(
         self,
@@ -202,8 +198,8 @@ class Duly:
         connection: Any = None,
     ) -> Placed[Any]:
         """Put an item that has ended again, as a new one: same task, arguments, queue, rank and tries."""
-        trace = self.internals.telemetry.traceparent()
-        placed = _items(self).again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)
+        items, trace = self.internals.verbs.items, self.internals.telemetry.traceparent()
+        placed = items.again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)
         return placed.awaited_by(self.internals.endings)
 
     def edit(
@@ -218,7 +214,7 @@ class Duly:
         connection: Any = None,
     ) -> Row:
         """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
-        return _items(self).edit(
+        return self.internals.verbs.items.edit(
             LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection
         )
 

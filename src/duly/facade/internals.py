@@ -24,7 +24,6 @@ from duly.engine.equipment import Companion, Equipment
 from duly.facade.database import Database
 from duly.facade.endings import Endings
 from duly.facade.schedules import Schedules
-from duly.facade.spec import find_spec
 from duly.intake.tasks import OwnTasks
 from duly.store import Store
 from duly.store.borrow import aput_borrowed, put_borrowed
@@ -79,7 +78,9 @@ class Internals:
         self.backend = self._task_backend()
         for task in OwnTasks(self.verbs, lambda: self.intake).tasks(self.backend):
             self.system[task.name] = task
-        self._schedule_scans(self.verbs.context.job_settings)
+        jobs = self.verbs.context.job_settings
+        if jobs.inbox or jobs.sources_allowed:  # an app without places to look into has no say in whether others do
+            self.schedules.set_own(self.system[SCAN], SCAN, jobs.scan_every if jobs.db_ingest_enabled else 0.0)
 
     def _task_backend(self) -> TaskBackend:
         return TaskBackend(
@@ -100,18 +101,13 @@ class Internals:
             observed=lambda: self.telemetry.observe(self.store),
             task_named=self.task_named,
             rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
-            measured=self.telemetry.jobs.measured,
+            measured=self.telemetry.measured,
             masks=Masks(self.settings.masked),
             depths=self.telemetry.depths,
             tasks=lambda: self.tasks,
             settings=self.settings,
             job_settings=section(JobSettings, self.given),
         )
-
-    def _schedule_scans(self, settings: JobSettings) -> None:
-        """Look for files now and then. An app without places to scan does not change whether others scan."""
-        if settings.inbox or settings.sources_allowed:
-            self.schedules.set_own(self.system[SCAN], SCAN, settings.scan_every if settings.db_ingest_enabled else 0.0)
 
     def equip(
         self,
@@ -121,6 +117,8 @@ class Internals:
         reconcile: Callable[[], None] = lambda: None,
     ) -> Equipment:
         """What a worker for these tasks is given."""
+        from duly.facade.loading import find_spec
+
         self.spec = self.spec or find_spec(self._app)
         return Equipment(
             settings=self.settings,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from duly.core.errors import InputError, WrongState
 from duly.core.model import Job, Line
 from duly.core.results import Kickoff
-from duly.core.settings import Settings
 from duly.engine.equipment import Equipment
 from duly.engine.worker import Worker
 from duly.facade.endings import Endings
@@ -39,7 +38,10 @@ class Kickoffs:
         if not self._turn.acquire(blocking=False):
             raise WrongState("a kickoff is under way in this process; wait for it, or start a worker")
         try:
-            worker = Worker(replace(equipment, settings=_patient(equipment, job), only=_line(job)))
+            # It waits for its handlers as long as they may take.
+            patient = replace(equipment.settings, drain_seconds=equipment.tasks[job.task].deadline)
+            only = Line(job.rows_queue, job.task, job.owner or "")
+            worker = Worker(replace(equipment, settings=patient, only=only))
         except BaseException:
             self._turn.release()
             raise
@@ -69,12 +71,3 @@ class Kickoffs:
             worker.drain()
         finally:
             self._turn.release()
-
-
-def _line(job: Job) -> Line:
-    return Line(job.rows_queue, job.task, job.owner or "")
-
-
-def _patient(equipment: Equipment, job: Job) -> Settings:
-    """The settings of a worker that waits for its handlers as long as they may take."""
-    return replace(equipment.settings, drain_seconds=equipment.tasks[job.task].deadline)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
+from math import inf
 from typing import Any, Concatenate, ParamSpec, Required, TypedDict, TypeVar, Unpack, overload
 
 from duly.core.decide import Rules
@@ -120,12 +121,12 @@ def make_task(
         rules=Rules(
             retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
             crash_limit=policies.get("crash_limit") or settings.crash_limit,
-            breaker=_checked_breaker(policies.get("breaker")),
+            breaker=_checked_whole("breaker", policies.get("breaker"), inf, "of failures, at least 1"),
             is_trusted=policies.get("trusted", False),
         ),
         deadline=_checked_deadline(policies.get("deadline")) or settings.deadline_seconds,
         cpu=policies.get("cpu", False),
-        batch=_checked_batch(policies.get("batch")),
+        batch=_checked_whole("batch", policies.get("batch"), 10_000, "from 1 to 10,000"),
         rank=policies.get("rank", 0),
         label=policies.get("label"),
         limits=(limits,) if isinstance(limits, Limit) else tuple(limits),
@@ -137,10 +138,10 @@ def make_task(
     )
 
 
-def _checked_batch(batch: Any) -> int | None:
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000):
-        raise InputError("batch", f"must be a whole number from 1 to 10,000, got {batch!r}")
-    return batch
+def _checked_whole(field: str, value: Any, most: float, words: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+        raise InputError(field, f"must be a whole number {words}, got {value!r}")
+    return value
 
 
 def _checked_deadline(deadline: Any) -> float | None:
@@ -148,12 +149,6 @@ def _checked_deadline(deadline: Any) -> float | None:
     if seconds is not None and not seconds > 0:
         raise InputError("deadline", f"must be a positive number of seconds, got {deadline!r}")
     return seconds
-
-
-def _checked_breaker(breaker: Any) -> int | None:
-    if breaker is not None and (isinstance(breaker, bool) or not isinstance(breaker, int) or breaker < 1):
-        raise InputError("breaker", f"must be a whole number of failures, at least 1, got {breaker!r}")
-    return breaker
 
 
 def _checked_pace(pace: Any) -> Pace | None:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from duly.core.errors import ConfigError, DoesNotExist, InputError
 from duly.core.model import NewSchedule
 from duly.core.policy.recur import Every
-from duly.facade.by_code import by_code
 from duly.tasks.checks import checked_key
 from duly.tasks.puttable import Declaration, Recurring
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Verbs, local
+from duly.verbs.context import by_code
 from duly.verbs.schedules import OPTIONS, ScheduleRow, ScheduleVerbs
 from duly.verbs.timetable import Timetable
 
 CODE = local("code")
 
 
-def _verbs(schedules: Schedules) -> ScheduleVerbs:
-    return schedules._verbs
+_verbs = attrgetter("_verbs")
 
 
 class Schedules(Timetable):

@@ -26,7 +26,10 @@ class Claims(Statements[C]):
         """
         names = ("queue", "lane", "rank", "task", "owner")
         heads = heads_of(self._run("survey", {**dict(zip(names, after, strict=True)), "most": most}))
-        return self._open(heads), place_of(heads, most)
+        if len(heads) < most:
+            return self._open(heads), None
+        line, last = heads[-1].line, heads[-1]
+        return self._open(heads), (line.queue, last.lane, last.rank, line.task, line.owner)
 
     def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
         """The items that fell due last and those due for longest, `most` of each, and when the next one falls due."""
@@ -119,7 +122,9 @@ class Claims(Statements[C]):
 
     def under(self, fences: Sequence[int]) -> tuple[list[Item], list[int]]:
         """Running items under these leases, and the fences among them with nothing left."""
-        return items_under(self._run("under", {"fences": list(fences)}))
+        rows = self._run("under", {"fences": list(fences)})  # each begins with a fence; a lease may have no item
+        items = [Item(*row) for _, *row in rows if row[0] is not None]
+        return items, sorted({row[0] for row in rows} - {item.fence for item in items})
 
     def fetch(self, ids: Sequence[int], connection: C | None = None) -> list[Item]:
         return self._all(ITEM, "fetch", {"ids": list(ids)}, connection)
@@ -148,22 +153,3 @@ def are_open(queues: set[str], paused: set[str]) -> set[str]:
 
 def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
     return [Head(Line(queue, task, owner), lane, rank, due_at) for queue, task, owner, lane, rank, due_at in rows]
-
-
-def place_of(heads: Sequence[Head], most: int) -> SurveyPlace | None:
-    """The place where a survey of `most` heads continues; None when there were fewer."""
-    if len(heads) < most:
-        return None
-    last = heads[-1]
-    return (last.line.queue, last.lane, last.rank, last.line.task, last.line.owner)
-
-
-def items_under(rows: Iterable[Sequence[Any]]) -> tuple[list[Item], list[int]]:
-    """The items in the rows of `under`, which begin with a fence each, and the fences of leases without items."""
-    items: list[Item] = []
-    fences: set[int] = set()
-    for fence, *row in rows:
-        fences.add(fence)
-        if row[0] is not None:
-            items.append(Item(*row))
-    return items, sorted(fences - {item.fence for item in items})

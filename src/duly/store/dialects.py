@@ -38,13 +38,10 @@ class Dialect:
     schemes: tuple[str, ...]  # of URLs
     aliases: tuple[str, ...] = ()  # how SQLAlchemy and Django call it
     sql: Traversable  # the folder of its own statements
+    fragments: Traversable  # the file of its own fragments of common statements
     migrations: Traversable  # the folder of its numbered migrations
     # The names of its types for what fields hold; empty if its parameters need no type.
     types: Mapping[ColumnType, str] = MappingProxyType({})
-    # The conditions for waiting items and items in review, so that only the index of such items is used.
-    conditions: Mapping[str, str] = MappingProxyType({
-        "is_waiting": "state = 'waiting'", "in_review": "state = 'failed'",
-    })  # fmt: skip
     # What follows the name of a column that is read as another type than it is kept as.
     read_as: Mapping[str, str] = MappingProxyType({})
 

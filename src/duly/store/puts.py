@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -61,7 +62,7 @@ class Puts(Statements[C]):
                 arming.inserted(self._run_many("arm_new", connection, NEW_ITEM, fresh))
             if not arming.keys:
                 return arming.answers()
-        raise not_ours(task, arming.keys)
+        raise KeyConflict(f"{arming.keys[0]!r} of {task} belongs to a live item that was put without a version", 0)
 
 
 def key_parameters(item: NewItem) -> dict[str, Any]:
@@ -139,27 +140,17 @@ class Arming:
             self._answers[place] = Armed(item_id, "new")
 
     def answers(self) -> list[Armed]:
-        found = []
-        for answer, item in zip(self._answers, self._new, strict=True):
-            if answer is None:  # another item of the same call has a higher version
-                assert item.key is not None
-                winner = self._answers[self._winners[item.key]]
-                assert winner is not None
-                answer = Armed(winner.id, "known")
-            found.append(answer)
-        return found
+        return [answer or self._beaten(item) for answer, item in zip(self._answers, self._new, strict=True)]
 
-
-def not_ours(task: str, keys: Sequence[str]) -> KeyConflict:
-    return KeyConflict(f"{keys[0]!r} of {task} belongs to a live item that was put without a version", 0)
+    def _beaten(self, item: NewItem) -> Armed:
+        """The answer for an item of whose key another one of the same call has a higher version."""
+        assert item.key is not None
+        winner = self._answers[self._winners[item.key]]
+        assert winner is not None
+        return Armed(winner.id, "known")
 
 
 def chunks(rows: Iterable[NewItem], size: int) -> Iterator[list[NewItem]]:
-    chunk: list[NewItem] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
+    left = iter(rows)
+    while chunk := list(islice(left, size)):
         yield chunk

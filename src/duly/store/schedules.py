@@ -116,7 +116,8 @@ class Schedules(Settling[C]):
         ids = {"ids": list(which)}
         schedules = self._all(SCHEDULE, "some_schedules", ids, connection)
         waiting = self._all(ITEM, "waiting_of", ids, connection)
-        running = self._all(ITEM, "running_of", {"ids": one_at_a_time(schedules)}, connection)
+        alone = [schedule.id for schedule in schedules if schedule.overlap != "allow"]
+        running = self._all(ITEM, "running_of", {"ids": alone}, connection)
         return schedules, [*waiting, *running]
 
     def _apply_revisions(
@@ -160,11 +161,6 @@ def live_by_schedule(items: Iterable[Item]) -> dict[int, list[Item]]:
         if item.state in LIVE and item.schedule_id is not None:
             live.setdefault(item.schedule_id, []).append(item)
     return live
-
-
-def one_at_a_time(schedules: Iterable[Schedule]) -> list[int]:
-    """The schedules whose items must not overlap."""
-    return [schedule.id for schedule in schedules if schedule.overlap != "allow"]
 
 
 def only_moves_on(before: Schedule, after: Schedule) -> bool:

@@ -14,7 +14,7 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from duly.core.errors import KeyConflict
-from duly.core.model import Change, Job, Member, NewAuditLine, NewItem, NewRow, Placed, Status
+from duly.core.model import Change, Job, Member, NewAuditLine, NewItem, NewRow, Status
 from duly.store.puts import Puts
 from duly.store.records import JOB, MEMBER, NOTE
 from duly.store.statements import C, T
@@ -94,11 +94,11 @@ class Settling(Puts[C]):
     def _follow_up(self, changes: Sequence[Change], connection: C) -> None:
         """Write what else these changes mean: for schedules, and the items that follow from them."""
         members = members_of(changes)
-        if broken := [member.schedule_id for member in members if member.is_broken]:
-            self._lock("lock_rings", {"ids": broken}, connection)
+        if broken := [member for member in members if member.is_broken]:
+            self._lock("lock_rings", {"ids": [member.schedule_id for member in broken]}, connection)
         for some in rounds_of(members, key=_schedule_id):
             self._run_many("settle_members", connection, MEMBER, some)
-        self._note(notes_of(members), connection)
+        self._note([(member.at, _deactivated(member)) for member in broken], connection)
         if then := [item for change in changes for item in change.then]:
             for item in then:
                 with suppress(KeyConflict):  # a live item has this key already, which will do
@@ -118,13 +118,18 @@ class Settling(Puts[C]):
             self._conclude(Job(*row), now, connection)
 
     def _conclude(self, job: Job, now: datetime | None, connection: C) -> None:
-        def put(item: NewItem) -> Placed[Any]:
-            (placed,) = self._put_many(connection, [item])
-            self._announce([item], connection)
-            return placed
-
-        if ended := conclusion(job, now, put):
-            self._run("end_job", ended, connection)
+        """Write that a job is over now, or no longer, and put its sequel; nothing when nothing changed."""
+        if job.is_over == (job.finished_at is not None):
+            return
+        then_id = None
+        if job.is_over and (then := sequel(job)) is not None:
+            try:
+                then_id = self._put_many(connection, [then])[0].id
+                self._announce([then], connection)
+            except KeyConflict as error:  # a live item has this key already, which will do
+                then_id = error.item_id
+        given = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
+        self._run("end_job", given, connection)
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         """Add rows to a job, all or none, the first of them with this number.
@@ -190,20 +195,9 @@ def rounds_of(values: Iterable[T], key: Callable[[T], int]) -> list[list[T]]:
     return rounds
 
 
-def notes_of(members: Iterable[Member]) -> list[tuple[datetime, NewAuditLine]]:
-    return [
-        (
-            member.at,
-            NewAuditLine(
-                "duly",
-                "schedule.deactivated",
-                f"schedule:{member.schedule_id}",
-                encode({"failures": member.failures, "error": (member.error or "").partition("\n")[0]}),
-            ),
-        )
-        for member in members
-        if member.is_broken
-    ]
+def _deactivated(member: Member) -> NewAuditLine:
+    about = {"failures": member.failures, "error": (member.error or "").partition("\n")[0]}
+    return NewAuditLine("duly", "schedule.deactivated", f"schedule:{member.schedule_id}", encode(about))
 
 
 def tally(changes: Iterable[Change]) -> tuple[dict[int, Counter[str]], datetime | None]:
@@ -233,29 +227,5 @@ def sequel(job: Job) -> NewItem | None:
     args = decode(item.args)
     if "job" not in args:
         return item
-    return replace(item, args=encode({**args, "job": counts(job)}))
-
-
-def conclusion(job: Job, now: datetime | None, put: Callable[[NewItem], Placed[Any]]) -> dict[str, Any] | None:
-    """What is written when a job is over now, or no longer; None when nothing changed. `put` puts the sequel."""
-    if job.is_over == (job.finished_at is not None):
-        return None
-    then_id = None
-    if job.is_over and (then := sequel(job)) is not None:
-        try:
-            then_id = put(then).id
-        except KeyConflict as error:  # a live item has this key already, which will do
-            then_id = error.item_id
-    return {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
-
-
-def counts(job: Job) -> dict[str, Any]:
-    """The counters of this job."""
-    return {
-        "id": job.id,
-        "total": job.total,
-        "done": job.done,
-        "not_found": job.not_found,
-        "failed": job.failed,
-        "skipped": job.skipped,
-    }
+    counts = {name: getattr(job, name) for name in ("id", "total", *COUNTERS.values())}
+    return replace(item, args=encode({**args, "job": counts}))

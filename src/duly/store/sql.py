@@ -14,14 +14,10 @@ record's struct. Only names of our own structs ever get into a statement this wa
     {many change as c}                        a table c of the rows that parameters give as arrays, `change_<column>`
     {schedule but id, key}                    any of these without some columns
     {many tried with fence bigint as t}       and with a further one
-
-More fragments stand for what several sections have in common:
-
     {given owner, task}                       each column is what its parameter says, or its parameter says nothing
-    {is_waiting}  {in_review}                 how this dialect asks for that
-    {standing}                                how a schedule s stands, by the last item i that it made
-    {schedule_state}                          whether a schedule is active, paused or broken
-    {job_item}                                the row i of a job, as lists show it
+
+Everything else in braces is the name of a fragment, which several sections have in common: those of `fragments.sql` in
+`common`, and those that a dialect says in its own words.
 """
 
 from __future__ import annotations
@@ -29,32 +25,13 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from duly.store.dialects import Dialect, named
 from duly.store.records import KINDS, RECORDS, ColumnType
 
-# Conditions that several sections share.
-SHARED = {
-    "job_item": """i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
-        case when i.state = 'running' then i.claimed_by end as claimed_by,
-        case when i.state = 'running' then i.started_at end as started_at, i.changed_at, {summary}""",
-    "schedule_state": """case
-        when broken_at is not null then 'broken'
-        when paused_at is not null then 'paused'
-        else 'active'
-    end""",
-    "standing": """case
-        when i.state = 'running' then 'running'
-        when i.state = 'waiting' and i.lane = 'main' then 'waiting'
-        when i.state = 'done' then 'done'
-        when s.failures > 0 then 'failing'
-        when i.state = 'failed' or i.outcome = 'discarded' then 'waiting'
-        when s.last_success_at is not null then 'done'
-        else 'waiting'
-    end""",
-}
-
 COMMON = files("duly.store") / "common" / "sql"
+FRAGMENTS = files("duly.store") / "common" / "fragments.sql"
 
 _WRITES = re.compile(r"\b(insert|update|delete)\b|notify")
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -75,10 +52,19 @@ def sections(dialect: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in (COMMON, known.sql):
         for file in sorted(folder.iterdir(), key=lambda file: file.name):
-            parts = _SECTION.split(file.read_text(encoding="utf8"))[1:]
-            for name, body in zip(parts[0::2], parts[1::2], strict=True):
-                found[name] = filled(_COMMENT.sub("", body).strip(), known)
+            found |= {name: filled(text, known) for name, text in _named(file).items()}
     return found
+
+
+@cache
+def _fragments(dialect: str) -> dict[str, str]:
+    return _named(FRAGMENTS) | _named(named(dialect).fragments)
+
+
+def _named(file: Traversable) -> dict[str, str]:
+    """The sections of a file by name, without their comments."""
+    parts = _SECTION.split(file.read_text(encoding="utf8"))[1:]
+    return {name: _COMMENT.sub("", text).strip() for name, text in zip(parts[0::2], parts[1::2], strict=True)}
 
 
 def filled(text: str, dialect: Dialect) -> str:
@@ -95,7 +81,7 @@ def _given(columns: list[str], dialect: Dialect) -> str:
 
 
 def _written(found: re.Match[str], dialect: Dialect) -> str:
-    if fragment := dialect.conditions.get(found["record"]) or SHARED.get(found["record"]):
+    if fragment := _fragments(dialect.name).get(found["record"]):
         return filled(fragment, dialect)
     but = frozenset(re.findall(r"\w+", found["but"] or ""))
     fields = RECORDS[found["record"]].fields
@@ -145,12 +131,6 @@ def to_psycopg(text: str) -> str:
 
 def to_numbered(text: str, parameters: dict[str, object]) -> tuple[str, list[object]]:
     """A statement with $1, $2, … and the values in that order, as asyncpg wants them."""
-    names: list[str] = []
-
-    def number(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in names:
-            names.append(name)
-        return f"${names.index(name) + 1}"
-
-    return _PARAMETER.sub(number, text), [parameters[name] for name in names]
+    names = list(dict.fromkeys(_PARAMETER.findall(text)))
+    numbered = _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text)
+    return numbered, [parameters[name] for name in names]

@@ -6,6 +6,7 @@ types of their columns; how a database takes and keeps these is its own affair.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from duly.core.forks import renew_in_children
 from duly.core.model import Head, Item, NewItem, NewSchedule, Revision, Schedule
 from duly.store.records import Record, S
 
@@ -42,6 +44,35 @@ Merge = Callable[[bytes, NewItem], NewItem]
 
 C = TypeVar("C")  # a connection
 T = TypeVar("T")
+
+
+class ConnectionWaits:
+    """How long this process has waited for connections: for metrics, and to choose the size of writes."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        self._lock = threading.Lock()
+        self._own = threading.local()
+        self.count = 0
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._own.seconds = self.own + seconds
+        with self._lock:
+            self.count += 1
+            self.seconds += seconds
+
+    @property
+    def own(self) -> float:
+        """The seconds of the current thread."""
+        seconds: float = getattr(self._own, "seconds", 0.0)
+        return seconds
+
+
+WAITS = ConnectionWaits()
 
 
 class Statements(Generic[C]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,23 +16,15 @@ NOTE_LIMIT = 500
 BIG = 2**63 - 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """One try of one item. Send its `key` along, which is the same for every try, so that retries are recognized."""
 
-    __slots__ = ("_open", "_opened", "_report", "item", "tries")
-
-    def __init__(
-        self,
-        item: Item,
-        tries: int,
-        report: Callable[[Item, bytes], None],
-        open_transaction: Callable[[], AbstractContextManager[Any]] | None,
-    ) -> None:
-        self.item = item
-        self.tries = tries
-        self._report = report
-        self._open = open_transaction
-        self._opened: tuple[ExitStack, Any] | None = None
+    item: Item
+    tries: int
+    _report: Callable[[Item, bytes], None]
+    _open: Callable[[], AbstractContextManager[Any]] | None  # opens a transaction
+    _opened: tuple[ExitStack, Any] | None = field(default=None, init=False)
 
     @property
     def id(self) -> int:

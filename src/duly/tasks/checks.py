@@ -24,7 +24,7 @@ def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
     if at is not None:
         return checked_moment("at", at)
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(seconds, bool) or not isinstance(seconds, NUMBERS) or not 0 <= seconds < 3.2e9:
+    if not _is_number(seconds):
         raise InputError("delay", f"must be a number of seconds or a timedelta, not negative, got {delay!r}")
     return now() + timedelta(seconds=seconds)
 

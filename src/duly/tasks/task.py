@@ -74,7 +74,7 @@ class Task(Puttable[P, R]):
         if len({limit.name for limit in self.limits}) < len(self.limits):
             raise InputError("limits", "two of them have the same name")
         for limit in self.limits:
-            if limit.by is not None and not self._open_ended and limit.by not in self.shape.__struct_fields__:
+            if limit.by is not None and not self.is_open_ended and limit.by not in self.shape.__struct_fields__:
                 raise InputError("limits", f"{limit.name}: {self.name} has no argument {limit.by!r}")
 
     def __repr__(self) -> str:
@@ -138,15 +138,10 @@ class Task(Puttable[P, R]):
 
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """The arguments, checked, as JSON text."""
-        text = codec.check(args, self.shape, self.backend.max_args_bytes, self._open_ended)
+        text = codec.check(args, self.shape, self.backend.max_args_bytes, self.is_open_ended)
         if self.check is not None:
             self.check(self._read(text))
         return text
-
-    @property
-    def is_open_ended(self) -> bool:
-        """Whether it also takes arguments of names that its handler does not list."""
-        return self._open_ended
 
     @property
     def doc(self) -> str:
@@ -155,7 +150,7 @@ class Task(Puttable[P, R]):
 
     def takes(self, name: str) -> bool:
         """Whether its handler has an argument of this name."""
-        return self._open_ended or name in self.shape.__struct_fields__
+        return self.is_open_ended or name in self.shape.__struct_fields__
 
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue. Under a limit `by` an argument, each value has a queue of its own, and so waits for no other."""
@@ -196,11 +191,7 @@ class Task(Puttable[P, R]):
 
     def _read(self, text: bytes) -> dict[str, Any]:
         row = codec.read(text, self._decoder)
-        return {**row, **codec.fields(codec.convert(row, self.shape))} if self._open_ended else codec.fields(row)
-
-    @property
-    def wants_attempt(self) -> bool:
-        return self._attempt_name is not None
+        return {**row, **codec.fields(codec.convert(row, self.shape))} if self.is_open_ended else codec.fields(row)
 
     def batch_arguments(self, texts: list[bytes], attempts: list[Attempt]) -> dict[str, Any]:
         """What to call a batch handler with: a list with one row per item."""
@@ -210,7 +201,7 @@ class Task(Puttable[P, R]):
         return args
 
     def _row(self, row: Any) -> Any:
-        return row if self._open_ended else msgspec.convert(row, self._row_type, from_attributes=True)
+        return row if self.is_open_ended else msgspec.convert(row, self._row_type, from_attributes=True)
 
     @property
     def tries(self) -> int:
@@ -263,7 +254,8 @@ class Task(Puttable[P, R]):
             )
             self.shape: type[Struct] = shape  # its arguments with their types and defaults
             self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if open_ended else shape)
-            self._open_ended = open_ended
+            self.is_open_ended = open_ended  # it also takes arguments of names that its handler does not list
+            self.wants_attempt = self._attempt_name is not None
         except TypeError as error:
             raise InputError(self.name, f"its arguments cannot be carried as JSON: {error}") from error
 

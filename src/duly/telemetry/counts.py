@@ -17,10 +17,10 @@ from duly.core.policy.lateness import Holds, lateness
 from duly.core.policy.outage import Source
 from duly.core.policy.retry import windows_of
 from duly.core.settings import Settings
-from duly.core.shown import Measured
+from duly.core.shown import Measure, Measured
+from duly.store.statements import WAITS
 from duly.tasks.task import Task
-from duly.telemetry.families import CounterDeltas, Metrics, counter
-from duly.telemetry.job_counts import JobCounts
+from duly.telemetry.families import CounterDeltas, Metrics, counter, gauge
 from duly.telemetry.levels import families_of, family_of
 from duly.telemetry.logs import iso
 
@@ -30,6 +30,9 @@ LATENESS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 2
 # Exceptions that are kept until the ends of their tries are written; those of tries that were stopped are left over.
 CAUGHT = 4_000
 DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
+INGEST = (0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
+PAGE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+JOBS = 1_000  # how many jobs are counted one by one between two looks
 
 
 class TryFailed(Exception):
@@ -70,8 +73,26 @@ class Counts(Metrics):
         # Exceptions of tries that are not settled yet, by item and fence.
         self._caught: dict[tuple[int, int], BaseException] = {}
         self._held_until: Callable[[Source], datetime | None] = lambda _: None
-        self.jobs = JobCounts()
         self._since = CounterDeltas()
+        self._job_rows: Counter[tuple[int, str]] = Counter()  # that have ended, by job and task, since `ended_lately`
+        self._count_jobs()
+
+    def _count_jobs(self) -> None:
+        """Declare the metrics about jobs: files that were read, pages of rows that were looked up, rows that ended."""
+        self._rows_ended = self.counter("duly_job_rows", "Rows of jobs that ended, by how.", "task", "status")
+        doc = "How long reading a file took, by type of job."
+        self._reading = self.histogram("duly_ingest_seconds", doc, INGEST, "type")
+        self._read = self.counter("duly_ingested_rows", "Rows that were read from files.", "type")
+        self._bad = self.counter("duly_unreadable_rows", "Rows of files that could not be read.", "type")
+        self._writing: dict[str, float] = {}
+        write = "Recent average duration of a write of rows."
+        self.add(lambda: gauge("duly_ingest_write_seconds", write, ["type"], self._writing))
+        self._pages = self.histogram("duly_page_seconds", "How long looking up a page of rows took.", PAGE, "list")
+        self._slow = self.counter("duly_slow_pages", "Pages of rows that took longer than 250 ms.", "list")
+        waits = "Number of waits for a database connection."
+        self.add(lambda: counter("duly_pool_waits", waits, [], Counter({(): WAITS.count})))
+        seconds = "Total duration of waits for a database connection, in seconds."
+        self.add(lambda: counter("duly_pool_wait_seconds", seconds, [], Counter({(): WAITS.seconds})))
 
     def outages(self, held_until: Callable[[Source], datetime | None]) -> None:
         """Use a function that returns until when items had to wait for a source that was down: they are not late."""
@@ -81,7 +102,7 @@ class Counts(Metrics):
         asked = sum(share.limit for share in shares)
         self._claims["full" if len(items) == asked else "short" if items else "empty"] += 1
         if not items:
-            log.debug("already being processed elsewhere: %s", ", ".join(share.queue for share in shares))
+            log.debug("already being processed elsewhere: %s", ", ".join(share.line.queue for share in shares))
         self._claimed.update(item.task for item in items)
         late = self._settings.late_seconds
         latenesses = [((item.started_at or item.due_at) - item.due_at).total_seconds() for item in items]
@@ -96,7 +117,7 @@ class Counts(Metrics):
                     self._log_late(item, by)
 
     def limited(self, share: Share) -> None:
-        self._limited[family_of(share.queue, families_of(self._tasks))] += 1
+        self._limited[family_of(share.line.queue, families_of(self._tasks))] += 1
 
     def _holds_of(self, task: str) -> Holds:
         known = self._tasks.get(task)
@@ -139,7 +160,7 @@ class Counts(Metrics):
             changes = [change for change in changes if change.id not in stale]
         self._ended.update((change.task, change.outcome or "none") for change in changes)
         self._finished.update((change.task, change.state) for change in changes if change.finished_at is not None)
-        self.jobs.settled(changes)
+        self.count_rows(changes)
         for change in changes:
             if change.tried is not None:
                 self._log_failure(change, causes.get(change.id))
@@ -194,7 +215,31 @@ class Counts(Metrics):
 
     def ended_lately(self) -> Counter[tuple[int, str]]:
         """How many rows of each job, and of which task, have ended since the last call."""
-        return self.jobs.lately()
+        ended, self._job_rows = self._job_rows, Counter()
+        return ended
+
+    def count_rows(self, changes: Sequence[Change]) -> None:
+        """Count the rows of jobs among these changes that have ended by them."""
+        rows = [(change.job_id, change) for change in changes if change.job_id is not None and change.finished_at]
+        self._rows_ended.update((change.task, str(change.status)) for _, change in rows)
+        if len(self._job_rows) < JOBS:
+            self._job_rows.update((job_id, change.task) for job_id, change in rows)
+
+    def measured(self, what: Measure, name: str, value: float) -> None:
+        """Record a measurement of verbs or of reading files: seconds, or a number of rows."""
+        match what:
+            case "file":
+                self._reading.observe_all([(name, value)])
+            case "rows":
+                self._read[name] += int(value)
+            case "bad rows":
+                self._bad[name] += int(value)
+            case "write":
+                self._writing[name] = value
+            case "page":
+                self._pages.observe_all([(name, value)])
+            case "slow page":
+                self._slow[name] += 1
 
     def ran(self, durations: list[tuple[str, float]]) -> None:
         """How long handlers of these tasks took, in seconds."""

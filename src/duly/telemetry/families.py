@@ -9,6 +9,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from duly.core.shown import Measured
@@ -81,12 +82,9 @@ class Histogram:
             name = names[task]
             totals[name] = [sum(both) for both in zip(totals.get(name, [0] * len(counts)), counts, strict=True)]
             sums[name] += self.sums[task]
+        bounds = (*map(str, self.bounds), "+Inf")
         for name, counts in totals.items():
-            total, buckets = 0, []
-            for bound, count in zip((*map(str, self.bounds), "+Inf"), counts, strict=True):
-                total += count
-                buckets.append((bound, total))
-            family.add_metric([name], buckets, sums[name])
+            family.add_metric([name], list(zip(bounds, accumulate(counts), strict=True)), sums[name])
         return family
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -15,10 +16,14 @@ from duly.core.settings import Settings
 from duly.core.shown import Depth, Signs
 from duly.store.contract import Store
 from duly.tasks.task import Task
-from duly.telemetry import spans
 from duly.telemetry.counts import Counts, log
 from duly.telemetry.families import gauge
 from duly.telemetry.levels import DatabaseMetrics
+
+try:
+    from opentelemetry import propagate, trace
+except ImportError:  # pragma: no cover - an extra
+    trace = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -56,10 +61,6 @@ class Telemetry(Counts):
         registry.register(self)
         return registry
 
-    is_tracing = staticmethod(spans.is_tracing)
-    follow = staticmethod(spans.follow)
-    traceparent = staticmethod(spans.traceparent)
-
     def observe(self, store: Store) -> Store:
         """The same store, with its claims and settles counted."""
         return cast(Store, Observed(store, self))
@@ -75,7 +76,36 @@ class Telemetry(Counts):
             for item in items:
                 tries = item.max_attempts or task.tries
                 log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
-        return spans.span(task, items) if traced else nullcontext()
+        return _span(task, items) if traced else nullcontext()
+
+    # -- spans of OpenTelemetry, if it is set up in this process; otherwise there are none
+
+    @staticmethod
+    def is_tracing() -> bool:
+        """Whether OpenTelemetry is configured in this process."""
+        return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+    @staticmethod
+    def follow(name: str, item: Item) -> str | None:
+        """Make a span for one item of a batch; returns its traceparent, to be sent along, or None without tracing."""
+        if not Telemetry.is_tracing():
+            return None
+        parent = propagate.extract({"traceparent": item.trace}) if item.trace else None
+        carrier: dict[str, str] = {}
+        with trace.get_tracer("duly").start_as_current_span(name, context=parent, kind=trace.SpanKind.PRODUCER):
+            propagate.inject(carrier)
+        return carrier.get("traceparent")
+
+    @staticmethod
+    def traceparent() -> str | None:
+        """The traceparent of the code that puts an item, so that the item's run can continue its trace."""
+        if trace is None or not trace.get_current_span().get_span_context().is_valid:
+            return None
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+        return carrier.get("traceparent")
+
+    # -- paces, and all of it
 
     def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
         """Report a pace: how many concurrent calls a provider gets, and the share of recent ones that it rejected."""
@@ -91,17 +121,16 @@ class Telemetry(Counts):
     def collect(self) -> Iterable[Metric]:
         """What prometheus_client asks for at a scrape."""
         yield from self.families()
-        yield from self.jobs.families()
         yield from self._pace_families()
         yield from self._database.families()
 
 
+@dataclass(eq=False, repr=False)
 class Observed:
     """A store that counts its claims and settles; all other calls go straight to the store inside."""
 
-    def __init__(self, store: Store, counts: Counts) -> None:
-        self._store = store
-        self._counts = counts
+    _store: Store
+    _counts: Counts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -130,3 +159,22 @@ class Observed:
         self._counts.took("settle", time.monotonic() - begun)
         self._counts.settled(changes, refused)
         return refused
+
+
+@contextmanager
+def _span(task: Task[..., Any], items: list[Item]) -> Iterator[None]:
+    """A span around one call of a handler. It continues the trace in which the first of its items was put."""
+    parent = propagate.extract({"traceparent": items[0].trace}) if items[0].trace else None
+    attributes: dict[str, str | int] = {
+        "messaging.system": "duly",
+        "messaging.destination.name": task.queue,
+        "messaging.message.id": items[0].execution_key,
+        "duly.item": items[0].id,
+        "duly.attempt": items[0].attempt,
+        "messaging.batch.message_count": len(items),
+    }
+    tracer = trace.get_tracer("duly")
+    with tracer.start_as_current_span(
+        f"run {task.name}", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes
+    ):
+        yield

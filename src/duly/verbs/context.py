@@ -11,7 +11,9 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,13 +26,18 @@ from duly.core.patience import Thrifty
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth, Measure, Role, Scope
 from duly.store.contract import Store
-from duly.store.waits import WAITS
+from duly.store.statements import WAITS
 from duly.tasks.task import Task
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from duly.verbs import Verbs
     from duly.verbs.audit import Audit
+
+G = TypeVar("G")
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
 
 NONE: Mapping[str, Any] = {}
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
@@ -165,6 +172,19 @@ class VerbGroup:
         with self._context.joining(connection) as connection:
             yield connection
             self._audit.note(who, action, subject, details, connection)
+
+
+def by_code(group: Callable[[S], G], verb: Callable[Concatenate[G, Principal, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method that calls this verb of the group that `group` finds, with users' code as the one who acts: no `who`."""
+
+    @wraps(verb)
+    def act(self: S, /, *args: P.args, **options: P.kwargs) -> R:
+        return verb(group(self), LOCAL, *args, **options)
+
+    shown: Any = act  # help() must not show `who`
+    parameters = signature(verb).parameters.values()
+    shown.__signature__ = signature(verb).replace(parameters=[each for each in parameters if each.name != "who"])
+    return act
 
 
 class Masks:

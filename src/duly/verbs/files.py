@@ -63,17 +63,14 @@ class Files(VerbGroup):
 
     def add(self, file: NewFile, connection: Any) -> int:
         """Record a file that is stored already; returns its id."""
-        file_id: int = self._store.write("add_file", {**asdict(file), "now": self._now()}, connection)[0][0]
-        return file_id
+        return int(self._store.write("add_file", {**asdict(file), "now": self._now()}, connection)[0][0])
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:
         """Record that reading the file of this job starts, with its known facts."""
-        given = {"id": job.id, "options": codec.text(options), "now": self._now()}
-        self._store.write("job_is_read", given)
+        self._store.write("job_is_read", {"id": job.id, "options": codec.text(options), "now": self._now()})
 
     def give_up(self, job: Job, reason: str) -> None:
-        given = {"id": job.id, "last_error": reason, "now": self._now()}
-        self._store.write("job_cannot_be_read", given)
+        self._store.write("job_cannot_be_read", {"id": job.id, "last_error": reason, "now": self._now()})
 
     def tell_duplicates(self, job: Job, count: int) -> None:
         self._store.write("job_has_duplicates", {"id": job.id, "duplicates": count})

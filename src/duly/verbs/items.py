@@ -286,7 +286,10 @@ class Items(VerbGroup):
         now = self._now()
         found = self._store.fetch([item_id for item_id in ids if is_id(item_id)])
         items = {item.id: item for item in found if who.reach in (None, item.owner)}
-        twins = self._twins(items, connection) if isinstance(outcome(now), Revived) else set()
+        twins: set[int] = set()  # whose key another live item has: they cannot live again
+        if isinstance(outcome(now), Revived):
+            rows = self._store.read("with_live_twin", {"ids": codec.text(list(items))}, connection)
+            twins = {row[0] for row in rows}
         changes, refused = [], {item_id: f"there is no item {item_id}" for item_id in ids if item_id not in items}
         for item in items.values():
             try:
@@ -301,10 +304,6 @@ class Items(VerbGroup):
         if refused and not skip:
             raise refusal(refused, items)
         return changes
-
-    def _twins(self, ids: Iterable[int], connection: Any) -> set[int]:
-        """Those of these items whose key another live item has: they cannot be retried."""
-        return {row[0] for row in self._store.read("with_live_twin", {"ids": codec.text(list(ids))}, connection)}
 
 
 def outcome_of(action: Action, reason: str, at: datetime) -> Outcome:

@@ -1,7 +1,7 @@
 """Jobs: groups of items with a queue of their own, whose rows are counted; open, fill, follow, pause, cancel, remove.
 
 What is done to all rows of a job is durable work: an item of the task `duly.jobs` walks through them, see
-`duly.verbs.job_acts`. So is reading the file of a job, which an item of `duly.ingest` does.
+`duly.verbs.job_rows`. So is reading the file of a job, which an item of `duly.ingest` does.
 """
 
 from __future__ import annotations

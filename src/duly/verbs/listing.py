@@ -168,10 +168,12 @@ class Listing(VerbGroup):
             is_own = owner is None or "owner" in known
             return IndexWalk(section, given, start, is_own and used <= set(known), is_own)
 
-        if filter.job_id is not None and self._has_job(filter.job_id, owner):
-            return along("walk_job", LAST_ID, "job_id", "owner", job_id=filter.job_id)
-        if filter.schedule_id is not None and self._has_schedule(filter.schedule_id, owner):
-            return along("walk_schedule", LAST_TIME, "schedule_id", "owner", schedule_id=filter.schedule_id)
+        # Nobody learns of rows on a way that is not their own, not even how many there are: they take their own way.
+        job_id, schedule_id = filter.job_id, filter.schedule_id
+        if job_id is not None and (owner is None or self._store.read("job", {"id": job_id, "owner": owner})):
+            return along("walk_job", LAST_ID, "job_id", "owner", job_id=job_id)
+        if schedule_id is not None and (owner is None or self._peers.schedules.owned_one(schedule_id, owner)):
+            return along("walk_schedule", LAST_TIME, "schedule_id", "owner", schedule_id=schedule_id)
         if owner is not None:
             return along("walk_owner", start, "owner", "below", owner=owner)
         if filter.states == ("failed",) and filter.error_group is not None:
@@ -179,14 +181,6 @@ class Listing(VerbGroup):
         if filter.states == ("failed",):
             return along("walk_review", start, "state", "below")
         return along("walk_all", start, "below")
-
-    # Nobody learns of rows on a way that is not their own, not even how many there are: they take their own way then.
-
-    def _has_job(self, job_id: int, owner: str | None) -> bool:
-        return owner is None or bool(self._store.read("job", {"id": job_id, "owner": owner}))
-
-    def _has_schedule(self, schedule_id: int, owner: str | None) -> bool:
-        return owner is None or self._peers.schedules.owned_one(schedule_id, owner) is not None
 
     def _step(self, walk: IndexWalk, place: ListPlace, most: int) -> tuple[list[tuple[int, ListPlace]], bool]:
         """The next items of a walk, each with its place, and whether these are the last."""

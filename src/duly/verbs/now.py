@@ -11,20 +11,9 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from duly.core.picture import (
-    ItemsNow,
-    Level,
-    LimitNow,
-    Picture,
-    QueueNow,
-    Reason,
-    Recovery,
-    ReviewNow,
-    Run,
-    SchedulesNow,
-    WorkerNow,
-)
+from duly.core import results
 from duly.core.policy.limits import Limit
+from duly.core.results import ItemsNow, Level, Picture, QueueNow, Reason, SchedulesNow
 from duly.core.shown import Alert, WorkerLife
 from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.history import TaskActivity
@@ -51,7 +40,7 @@ class Now(VerbGroup):
         (row,) = self._store.read("own_totals", given)
         waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
         totals = ItemsNow(waiting, due, retrying, running, failed, late, looked == COUNTED)
-        review = ReviewNow(failed, groups, totals.capped)
+        review = results.ReviewNow(failed, groups, totals.capped)
         schedules = self._beyond(_schedules(*row[8:]), owner)
         reasons = [*_about_review(review), *_about_schedules(schedules)]
         return Picture(
@@ -86,10 +75,10 @@ class Now(VerbGroup):
         totals = ItemsNow(
             in_all("waiting"), in_all("due"), in_all("retrying"), in_all("running"), in_all("failed"), late, False
         )
-        review = ReviewNow(totals.failed, int(groups), totals.failed > COUNTED)
+        review = results.ReviewNow(totals.failed, int(groups), totals.failed > COUNTED)
         reasons = [
             *self._about_workers(workers, totals, now),
-            *(Reason("warn" if _is_over(each) else "bad", each.message, _path(each)) for each in alerts),
+            *map(_about_alert, alerts),
             *_about_pauses(queues),
             *_about_review(review),
             *_about_schedules(schedules),
@@ -121,18 +110,19 @@ class Now(VerbGroup):
             )
         return sorted(found, key=_how_bad)
 
-    def _workers(self, lives: Sequence[WorkerLife]) -> list[WorkerNow]:
+    def _workers(self, lives: Sequence[WorkerLife]) -> list[results.WorkerNow]:
         running: dict[str, int] = {}
-        runs: dict[str, list[Run]] = {}
+        runs: dict[str, list[results.Run]] = {}
         for worker, count, item_id, task, key, started_at in self._store.read("runs", {"most": RUNS}):
             running[worker] = int(count)
-            runs.setdefault(worker, []).append(Run(item_id, task, key, utc(started_at)))
+            runs.setdefault(worker, []).append(results.Run(item_id, task, key, utc(started_at)))
         found = [
-            WorkerNow(**asdict(life), running=running.get(life.name, 0), runs=runs.get(life.name, [])) for life in lives
+            results.WorkerNow(**asdict(life), running=running.get(life.name, 0), runs=runs.get(life.name, []))
+            for life in lives
         ]
         return sorted(found, key=lambda worker: (-worker.running, worker.name))
 
-    def _limits(self, now: datetime) -> list[LimitNow]:
+    def _limits(self, now: datetime) -> list[results.LimitNow]:
         """Limits, the fullest first."""
         declared = {limit.name: limit for task in self._context.tasks().values() for limit in task.limits}
         rows = {row[0]: row for row in self._store.read("all_meters", {"after": "", "most": LOOKED})}
@@ -141,7 +131,7 @@ class Now(VerbGroup):
         found = [_limit(name, rows.get(name), declared, under_way.get(name, 0), now) for name in names]
         return sorted(found, key=lambda limit: (-limit.fill, -limit.used, limit.name))
 
-    def _about_workers(self, workers: Sequence[WorkerNow], totals: ItemsNow, now: datetime) -> Iterator[Reason]:
+    def _about_workers(self, workers: Sequence[results.WorkerNow], totals: ItemsNow, now: datetime) -> Iterator[Reason]:
         silence = timedelta(seconds=self._context.settings.alert_silence_seconds)
         if any(now - worker.seen_at <= silence for worker in workers):
             return
@@ -164,7 +154,7 @@ def _how_bad(queue: QueueNow) -> tuple[float, int, int, str]:
 
 def _limit(
     name: str, row: tuple[Any, ...] | None, declared: Mapping[str, Limit], under_way: int, now: datetime
-) -> LimitNow:
+) -> results.LimitNow:
     """How full a limit is: by the value that a person set, or else the one in code; `name:key` uses that of `name`."""
     _, most, per, hits = row or (name, None, None, [])
     code = declared.get(name) or declared.get(name.partition(":")[0])
@@ -178,17 +168,17 @@ def _limit(
     is_full = most is not None and 0 < most <= used and per is not None
     # The next call is allowed when the oldest of the last `most` is no longer counted.
     free_at = utc(recent[-most]) + timedelta(seconds=per) if is_full else None
-    return LimitNow(name, most, per, used, fill, free_at)
+    return results.LimitNow(name, most, per, used, fill, free_at)
 
 
-def _recovery(alerts: Sequence[Alert], happened: Mapping[str, TaskActivity]) -> Recovery | None:
+def _recovery(alerts: Sequence[Alert], happened: Mapping[str, TaskActivity]) -> results.Recovery | None:
     """The number in the alert of late items, and how long it will take at the rate of the last minutes."""
     alert = next((each for each in alerts if each.name == "late_items"), None)
     if alert is None:
         return None
     late = int(alert.details.get("lateEvents", 0))
     pace = sum(each.per_minute for each in happened.values())
-    return Recovery(late, alert.since, pace, late / pace * 60 if pace else None)
+    return results.Recovery(late, alert.since, pace, late / pace * 60 if pace else None)
 
 
 def _about_pauses(queues: Sequence[QueueNow]) -> Iterator[Reason]:
@@ -200,7 +190,7 @@ def _about_pauses(queues: Sequence[QueueNow]) -> Iterator[Reason]:
         yield Reason("warn", f"{len(held):,} queues are paused, and {_items(due)} due in them", "/queues")
 
 
-def _about_review(review: ReviewNow) -> Iterator[Reason]:
+def _about_review(review: results.ReviewNow) -> Iterator[Reason]:
     if review.items:
         # Of all owners all are counted, and only their groups are not.
         more = " or more" if review.capped and review.items <= COUNTED else ""
@@ -218,13 +208,9 @@ def _items(count: int) -> str:
     return "1 item is" if count == 1 else f"{count:,} items are"
 
 
-def _is_over(alert: Alert) -> bool:
-    """Whether the cause of this alert has ended, and only its backlog is left."""
-    return alert.name == "no_tick" or "backAt" in alert.details
-
-
-def _path(alert: Alert) -> str:
-    return PATHS.get(alert.name, "/queues")
+def _about_alert(alert: Alert) -> Reason:
+    is_over = alert.name == "no_tick" or "backAt" in alert.details  # only its backlog is left
+    return Reason("warn" if is_over else "bad", alert.message, PATHS.get(alert.name, "/queues"))
 
 
 def _health(reasons: Sequence[Reason]) -> Level:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -14,7 +15,6 @@ from duly.core import codec, shown
 from duly.core.clock import Clock
 from duly.core.errors import DoesNotExist
 from duly.core.model import State, Tried
-from duly.core.timeline import timeline
 from duly.store.claims import are_open
 from duly.store.contract import Store
 from duly.store.records import ColumnType, Record, reader
@@ -62,10 +62,10 @@ def _limit(row: tuple[Any, ...]) -> shown.LimitUse:
     return shown.LimitUse(name, most, per, len(hits), utc(hits[-1]) if hits else None)
 
 
+@dataclass(eq=False, repr=False)
 class Read:
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    _store: Store
+    _clock: Clock
 
     def all(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> list[S]:
         """The rows of a named section of SQL, as this struct."""
@@ -137,7 +137,7 @@ class Read:
         # Nothing if the item is pruned at this moment.
         ((trace, schedule_key),) = self._store.read("origin", {"id": item_id}) or [(None, None)]
         return shown.Story(
-            row, None if lease_until is None else utc(lease_until), tries, timeline(row, tries, notes),
+            row, None if lease_until is None else utc(lease_until), tries, _timeline(row, tries, notes),
             trace.split("-")[1] if trace else None, schedule_key,
         )  # fmt: skip
 
@@ -237,3 +237,52 @@ class Read:
     def signs(self) -> shown.Signs:
         alerts = [row[0] for row in self._store.read("alerts", {})]
         return shown.Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])
+
+
+def _timeline(item: shown.Row, tries: Sequence[Tried], notes: Sequence[shown.AuditLine]) -> list[shown.Event]:
+    """What happened to this item, oldest first. `notes` are the lines of the audit log about it."""
+    puts = [note for note in notes if note.action in ("item.put", "item.again")]
+    acts = [note for note in notes if note.action not in ("item.put", "item.again")]
+    events = [shown.Event(item.created_at, "put", f"put by {puts[0].actor}" if puts else "put")]
+    for each in tries:
+        events += _tried(each.number, each.worker, each.started_at, each.ended_at, each.outcome, each.error)
+    events += map(_noted, acts)
+    is_ended_by_hand = bool({note.action for note in acts} & {"item.cancelled", "item.discarded"})
+    if item.state == "running":
+        events += _tried(item.attempt, item.claimed_by, item.started_at)
+    elif item.state == "waiting":
+        events.append(shown.Event(item.due_at, "due", "due again" if tries else "due"))
+    elif item.state == "failed" and item.finished_at is not None:
+        events.append(shown.Event(item.finished_at, "given_up", "given up: in review"))
+    elif item.state == "cancelled" and item.finished_at is not None and not is_ended_by_hand:
+        text = f"cancelled {item.last_error or ''}".rstrip()
+        events.append(shown.Event(item.finished_at, "cancelled", text))
+    elif item.state == "done" and item.finished_at is not None:
+        outcome = item.outcome or "done"
+        error = item.last_error if outcome != "done" else None
+        events += _tried(item.attempt, item.claimed_by, item.started_at, item.finished_at, outcome, error)
+    return sorted(events, key=lambda event: event.at)
+
+
+def _tried(
+    number: int,
+    worker: str | None,
+    started_at: datetime | None,
+    ended_at: datetime | None = None,
+    outcome: str = "",
+    error: str | None = None,
+) -> Iterator[shown.Event]:
+    """The start of a try, and its end if it has ended."""
+    on = f" on {worker}" if worker else ""
+    if started_at is not None:
+        yield shown.Event(started_at, "claimed", f"try {number} started{on}", number, worker)
+    if ended_at is not None:
+        first, _, rest = (error or "").partition("\n")
+        text = f"try {number} {outcome}{on}"
+        yield shown.Event(ended_at, outcome, text, number, worker, first or None, rest or None)
+
+
+def _noted(note: shown.AuditLine) -> shown.Event:
+    kind = note.action.partition(".")[2]
+    reason = note.details.get("reason") if isinstance(note.details, dict) else None
+    return shown.Event(note.at, kind, f"{kind} {reason} (by {note.actor})" if reason else f"{kind} by {note.actor}")

@@ -99,7 +99,10 @@ class ScheduleVerbs(Timetable):
         """
         of, fresh, left = self._task(task), 0, iter(rows)
         while portion := list(islice(left, PORTION)):
-            news = [self._new_of(of, rule, row) for row in portion]
+            news = [
+                self.new(of, row.get("rule", rule), checked_key(row.get("key")), row.get("args", {}), row)
+                for row in portion
+            ]
             self._check_ring(news[0])
             now = self._now()
             begin = now if since is None else max(now, since)
@@ -127,9 +130,6 @@ class ScheduleVerbs(Timetable):
 
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
         return self._context.task_named(task) if isinstance(task, str) else task
-
-    def _new_of(self, task: Task[..., Any], rule: Any, row: ScheduleRow) -> NewSchedule:
-        return self.new(task, row.get("rule", rule), checked_key(row.get("key")), row.get("args", {}), row)
 
     def new(
         self,

@@ -27,9 +27,7 @@ class ServiceState(VerbGroup):
 
     def secret(self, name: str) -> str:
         """The secret of this name, which all services on this database share; it is made at the first call."""
-        rows = self._store.write("secret", {"name": name, "value": secrets.token_urlsafe(32)})
-        found: str = rows[0][0]
-        return found
+        return str(self._store.write("secret", {"name": name, "value": secrets.token_urlsafe(32)})[0][0])
 
     def reply(self, owner: str, key: str) -> StoredReply | None:
         """What this user was answered under this key."""

@@ -170,7 +170,8 @@ class Users(VerbGroup):
         known, disabled_at = rows[0] if rows else (None, None)
         if not _matches(password, known) or known is None or disabled_at is not None:
             return None
-        anew = _hashed(password) if _is_dated(known) else None
+        # A hash of an older kind or cost is replaced, now that the password is known.
+        anew = _hashed(password) if known.startswith("scrypt$") or _hasher().check_needs_rehash(known) else None
         token = secrets.token_urlsafe(32)
         now = self._now()
         row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": known}
@@ -231,11 +232,6 @@ def _matches(password: str, known: str | None) -> bool:
         return _hasher().verify(known or _nobodys(), _encoded(password)) and known is not None
     except VerificationError:
         return False
-
-
-def _is_dated(known: str) -> bool:
-    """Whether this hash is of an older kind or cost, and should be replaced now that the password is known."""
-    return known.startswith("scrypt$") or _hasher().check_needs_rehash(known)
 
 
 @cache

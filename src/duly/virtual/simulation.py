@@ -217,7 +217,7 @@ class Ledger:
         for ask in asks:
             for meter in ask.meters:
                 if meter.since is not None and meter.most and meter.since not in self.waiting:
-                    self.waiting[meter.since] = self._due_retries(ask.share.queue)
+                    self.waiting[meter.since] = self._due_retries(ask.share.line.queue)
         grants = self._store.claim_metered(asks, *more)
         for ask, grant in zip(asks, grants, strict=True):
             self._started(grant.items)

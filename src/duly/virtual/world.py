@@ -22,6 +22,7 @@ from duly.core.shown import Row
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.due_lines import TurnLog
+from duly.engine.keeper import Keeper
 from duly.engine.metering import metering_of, meters_of
 from duly.engine.outages import Outages
 from duly.engine.recurrer import Recurrer
@@ -88,9 +89,10 @@ class World:
         self.outages = Outages(inside.all_tasks)
         inside.telemetry.outages(self.outages.held_until)
         self._settler = Settler(self._store, inside.all_tasks, self._in_flight, self.outages)
-        self._caller = Caller(inside.store, clock, inside.telemetry, app.settings, self._report)
+        lease, beat = app.settings.lease_seconds, app.settings.beat_seconds
+        self._keeper = Keeper(self._store, self._in_flight, lease=lease, beat=beat)
+        self._caller = Caller(inside.store, clock, inside.telemetry, app.settings, self._keeper.report)
         self._runner = runner
-        self._reports: dict[int, tuple[Item, bytes]] = {}
         self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)
         self._held: datetime | None = None  # when a limit has room again
         self._turn_log = TurnLog()
@@ -186,7 +188,7 @@ class World:
         self._in_flight.hold([work])
 
     def _finish(self, work: Work, verdicts: Verdicts) -> None:
-        self._write_reports()
+        self._keeper.write_reports()  # not before, because the handler may have held a transaction open
         self._settler.finish(work, verdicts)
         self._settler.tick(self.clock.now())
 
@@ -197,15 +199,6 @@ class World:
             return contextvars.Context().run(self._caller.call, task, items)
         except (SystemExit, asyncio.CancelledError) as error:  # a failure of the handler, as in a worker
             return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
-
-    def _report(self, item: Item, progress: bytes) -> None:
-        # Written when the handler has ended, because it may hold a transaction open.
-        self._reports[item.id] = (item, progress)
-
-    def _write_reports(self) -> None:
-        reports, self._reports = self._reports, {}
-        for item, progress in reports.values():
-            self._store.report(item.id, item.fence, progress)
 
 
 class _Inline:

@@ -26,8 +26,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from duly import __version__
-from duly.core.doc import Doc
 from duly.core.shown import Scope
+from duly.core.wire import Doc
 from duly.plugins import Plugin, Screen
 from duly.web.auth import Reader
 from duly.web.desk import App

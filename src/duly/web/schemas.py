@@ -20,9 +20,9 @@ from msgspec.structs import fields
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, create_model
 from pydantic.alias_generators import to_camel
 
-from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.results import DateField
+from duly.core.wire import Doc
 from duly.verbs.context import SELECTED
 
 DEPTH = 40  # how deeply arguments may be nested

@@ -13,10 +13,10 @@ from msgspec import Meta, Struct
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
 from duly.apps.birthdays.settings import QUEUE, BirthdaysSettings
 from duly.core.codec import decode
-from duly.core.doc import Doc
 from duly.core.errors import ConfigError, DoesNotExist
 from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
+from duly.core.wire import Doc
 from duly.outbound.http import attempt_headers, post_json
 from duly.tasks.checks import checked_key, checked_rows
 from duly.tasks.task import Task

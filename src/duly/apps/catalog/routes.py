@@ -15,8 +15,8 @@ from duly.apps.catalog import Catalog, Product, plan, plugin
 from duly.apps.catalog.capacity import MINUTES, MOST, Plan
 from duly.apps.catalog.day import Day
 from duly.apps.catalog.products import Reactivated, SyncStatus
-from duly.core.doc import Doc
 from duly.core.errors import DoesNotExist
+from duly.core.wire import Doc
 from duly.verbs import Principal
 from duly.web.auth import Owner, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, serving

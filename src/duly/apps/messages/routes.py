@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, StringConstraints
 from duly.apps.messages import plugin
 from duly.apps.messages.service import MessageRetry
 from duly.apps.messages.shown import MessageStory, ShownMessage
-from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.model import State, Tried
+from duly.core.wire import Doc
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import App, Pages, Verbs, masked, serving
 from duly.web.routing import Router, Transaction

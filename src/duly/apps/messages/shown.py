@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import Struct
 
-from duly.core.doc import Doc
 from duly.core.model import State
+from duly.core.wire import Doc
 
 
 class Payload(Struct, frozen=True):

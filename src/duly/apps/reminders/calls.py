@@ -13,10 +13,10 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, RemindersSettings
-from duly.core.doc import Doc
 from duly.core.errors import DoesNotExist, DulyError
 from duly.core.model import NewItem, State, Tried
 from duly.core.shown import Row
+from duly.core.wire import Doc
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.outbound.interrupt import uninterrupted
 from duly.tasks import puttable

@@ -6,7 +6,7 @@ A rule knows days and times only; `zones` finds the instants, also where local t
 from __future__ import annotations
 
 from bisect import bisect_left
-from calendar import isleap
+from calendar import isleap, monthrange
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
@@ -14,19 +14,9 @@ from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
-from duly.core.policy import rule_text
+from duly.core.policy import rule_text, zones
 from duly.core.policy.rule_text import listed, one_of, quoted
-from duly.core.policy.zones import (
-    DAY,
-    Doubled,
-    Skipped,
-    clock_time,
-    first_instant,
-    instant,
-    is_doubled,
-    is_missing,
-    second_after,
-)
+from duly.core.policy.zones import DAY, Doubled, Skipped, clock_time, first_instant, instant, second_after
 
 Short: TypeAlias = Literal["last", "skip"]
 Leap: TypeAlias = Literal["feb28", "mar1", "skip"]
@@ -79,7 +69,7 @@ class Civil:
         """The clock change at this occurrence, in words; None if there is none."""
         local = at.astimezone(zone)
         wall = local.replace(tzinfo=None, fold=0)
-        if is_doubled(wall, zone):
+        if zones.is_doubled(wall, zone):
             times = {"first": "the first time", "second": "the second time", "both": "both times"}[self.doubled]
             return f"{clock_time(wall)} happens twice that day; runs {times}"
         wanted = self._missing(at, wall, zone)
@@ -92,7 +82,7 @@ class Civil:
             midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=days)
             for second in self._times:
                 wanted = midnight + timedelta(seconds=second)
-                if is_missing(wanted, zone) and wanted.replace(tzinfo=zone, fold=fold).astimezone(UTC) == at:
+                if zones.is_missing(wanted, zone) and wanted.replace(tzinfo=zone, fold=fold).astimezone(UTC) == at:
                     return wanted
         return None
 
@@ -251,7 +241,7 @@ class Monthly(Civil):
         today = date.fromordinal(day + _ORIGIN)
         year, month, start = today.year, today.month, day - today.day + 1
         while True:
-            length = rule_text.days_in(year, month)
+            length = monthrange(year, month)[1]
             wanted = self.day if self.day > 0 else length + 1 + self.day
             if (wanted <= length or self.short == "last") and (found := start + min(wanted, length) - 1) >= day:
                 return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -157,12 +157,7 @@ def clock_notes(rule: Rule, after: datetime, times: Sequence[datetime], zone: Zo
 
 def between(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo, most: int) -> list[datetime]:
     """The occurrences after `after` up to and including `until`, at most `most` of them, oldest first."""
-    found = []
-    for one in islice(occurrences(rule, after, zone), most):
-        if one > until:
-            break
-        found.append(one)
-    return found
+    return list(takewhile(lambda one: one <= until, islice(occurrences(rule, after, zone), most)))
 
 
 def latest(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:

@@ -125,10 +125,6 @@ def month_day(on: object) -> str:
     raise ValueError(f"on: must be a day of the year such as '02-29', or a date, got {quoted(on)}")
 
 
-def days_in(year: int, month: int) -> int:
-    return 29 if month == 2 and isleap(year) else (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]
-
-
 def length(period: object) -> str:
     """`15m`, 900 or a timedelta in canonical form: a whole number of the largest unit that fits, from w, d, h, m, s."""
     seconds: float = -1
@@ -236,15 +232,12 @@ def cron_in_english(text: str) -> str | None:
         when += " of every hour" if when.startswith("at :") else ""
     elif not when.startswith("at ") or when.startswith("at :"):
         run = len(hours) > 2 and hours[-1] - hours[0] == len(hours) - 1
-        when += f" of hours {hours[0]} to {hours[-1]}" if run else f" of {_hours(hours)}"
+        some = f"hours {listed(hours)}" if len(hours) > 1 else f"hour {hours[0]}"
+        when += f" of hours {hours[0]} to {hours[-1]}" if run else f" of {some}"
     days = _cron_days_in_english(text)
     if days == "every day" and len(hours) == 24:
         return when
     return days and (f"{days} {when}" if when.startswith("at ") else f"{days}, {when}")
-
-
-def _hours(hours: list[int]) -> str:
-    return f"hour{'s' if len(hours) > 1 else ''} {listed(hours)}"
 
 
 def _cron_days_in_english(text: str) -> str | None:

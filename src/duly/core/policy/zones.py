@@ -106,16 +106,8 @@ def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[OffsetSpan,
             calm = turned
         calm = sample
     ends = [*starts[1:], high]
-    spans = map(
-        OffsetSpan,
-        starts,
-        ends,
-        offsets,
-        [offsets[0], *offsets],
-        [*offsets[1:], offsets[-1]],
-        [min(e, edge) for e in ends],
-    )
-    return tuple(starts), tuple(spans)
+    before, behind, edges = [offsets[0], *offsets], [*offsets[1:], offsets[-1]], [min(end, edge) for end in ends]
+    return tuple(starts), tuple(map(OffsetSpan, starts, ends, offsets, before, behind, edges))
 
 
 def _offset(zone: tzinfo, at: int) -> int:

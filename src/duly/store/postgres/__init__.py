@@ -19,29 +19,6 @@ from duly.store.sql import to_numbered, to_psycopg
 
 MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
 
-# Every wanted value is found at its path in the arguments or in the result.
-HAS_VALUES = """not exists (
-       select 1
-         from json_array_elements(:wanted::json) as w(one)
-        where case one ->> 'of' when 'result' then result else args end
-              #>> array(select json_array_elements_text(one -> 'path')) is distinct from one ->> 'value')"""
-
-# The few words by which people know a row of a job.
-SUMMARY = ", ".join(f"left(i.args ->> '{name}', 121) as {name}" for name in ("title", "brand", "sku"))
-
-# The first rows `i` of one status of each selected job `j`.
-FIRST_ROWS_OF_JOBS = """from duly_job j
- cross join lateral (
-       select *
-         from duly_item
-        where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
-          and changed_at < :until::timestamptz
-        order by changed_at, id
-        limit :most) i
- where not j.is_removed and (:owner::text is null or j.owner = :owner)
-   and (:job_type::text is null or j.job_type = :job_type)
-   and (:jobs::json is null or j.id = any(array(select value::bigint from json_array_elements_text(:jobs::json))))"""
-
 new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
 
 
@@ -115,18 +92,10 @@ class Postgres(Dialect):
     schemes: tuple[str, ...] = ("postgresql", "postgres")
     aliases: tuple[str, ...] = ("postgresql",)
     sql = files("duly.store") / "postgres" / "sql"
+    fragments = files("duly.store") / "postgres" / "fragments.sql"
     migrations = files("duly.store") / "migrations" / "postgres"
     types = MappingProxyType({
         str: "text", int: "bigint", float: "float8", bool: "bool", datetime: "timestamptz", bytes: "json",
-    })  # fmt: skip
-    conditions = MappingProxyType({
-        "is_waiting": "is_waiting",
-        "in_review": "in_review",
-        "id_given": "id = any(array(select value::bigint from json_array_elements_text(:ids::json)))",
-        "job_given": "id = any(array(select value::bigint from json_array_elements_text(:jobs::json)))",
-        "has_values": HAS_VALUES,
-        "summary": SUMMARY,
-        "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
     drivers = DRIVERS
     read_as = MappingProxyType({"execution_key": "::text"})

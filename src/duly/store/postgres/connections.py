@@ -23,14 +23,14 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from duly.core.errors import StoreBusy, StoreUnavailable
 from duly.core.forks import renew_in_children
-from duly.store.contract import WAIT_UNTIL
-from duly.store.waits import WAITS
+from duly.store.statements import WAIT_UNTIL, WAITS
 
 T = TypeVar("T")
 
 LIFETIME = 3_600.0  # seconds after which a connection is replaced, because the memory of a server's session grows
 IDLE = 600.0  # seconds after which an unused connection is closed
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.7)  # seconds between attempts to connect, somewhat shuffled
+LOOKS = 5  # how often it is looked whether a pooler has changed the session
 
 _IN_ORDER = ConnStatus.OK
 _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
@@ -258,3 +258,33 @@ def _is_rolled_back(connection: Connection) -> bool:
     except psycopg.Error:
         return False
     return True
+
+
+def is_shared(dial: Callable[[], Connection]) -> bool:
+    """Whether a pooler between us and PostgreSQL gives each transaction to another session of the server.
+
+    If so, LISTEN does not work, and settings and prepared statements of a session may end up with another client. A
+    pooler answers the start of a connection itself, with a process id that no session of the server has. Whether it
+    also changes sessions between transactions is tried out: while a second connection holds a session, does the first
+    keep its own?
+    """
+    with dial() as one:
+        first = _session(one)
+        if first == one.info.backend_pid:
+            return False
+        with dial() as other:
+            other.autocommit = False  # from its first statement on it keeps a session
+            try:
+                _session(other)
+            except AnswerTimeout:  # there is no session left for it, so the first connection keeps its own
+                return False
+            try:
+                return any(_session(one) != first for _ in range(LOOKS))
+            except AnswerTimeout:  # the other connection has it now, and there is no more
+                return True
+
+
+def _session(connection: Connection) -> int:
+    row = connection.execute("select pg_backend_pid()", prepare=False).fetchone()
+    assert row is not None
+    return int(row[0])

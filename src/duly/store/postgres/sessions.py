@@ -22,9 +22,8 @@ from psycopg.types.string import ByteaBinaryLoader
 from duly.core.errors import ConfigError, ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
 from duly.store.postgres.arrays import array_parameters, columns
-from duly.store.postgres.connections import AnswerTimeout, Connection, ConnectionPool
+from duly.store.postgres.connections import AnswerTimeout, Connection, ConnectionPool, is_shared
 from duly.store.postgres.herald import Herald
-from duly.store.postgres.pooler import is_shared
 from duly.store.records import Record
 from duly.store.sql import psycopg_sections, reads
 from duly.store.statements import Statements, T
@@ -97,7 +96,7 @@ class Sessions(Statements[Connection]):
         # Without LISTEN there is a transaction pooler, behind which prepared statements end up in other sessions.
         self._prepare: bool | None = None if listen else False
         self._herald = Herald(self._tell)
-        self._ends = Herald(self._tell_of_ends)
+        self._ends = Herald(lambda _: self._hint("tell_of_ends", {}))
 
     def hasten(self, is_hasty: bool = True) -> None:
         for pool in self._pools:
@@ -263,9 +262,6 @@ class Sessions(Statements[Connection]):
 
     def _tell(self, news: list[str]) -> None:
         self._hint("tell", {"news": news})
-
-    def _tell_of_ends(self, _: list[str]) -> None:
-        self._hint("tell_of_ends", {})
 
     def _hint(self, name: str, parameters: Mapping[str, Any]) -> None:
         # News is only a hint, so do not wait for a server that is down.

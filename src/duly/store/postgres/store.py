@@ -1,7 +1,7 @@
 """The store on PostgreSQL: any number of machines, any number of workers.
 
 Nearly every method runs one statement from the folder `sql` on a pooled connection in autocommit, so it works behind a
-transaction pooler too.
+transaction pooler too. A claim takes what nobody else has locked; under limits, the meters are locked first.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 import psycopg
 
+from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, WrongState
-from duly.core.model import Change, NewRow
+from duly.core.model import Ask, Change, Grant, Item, NewItem, NewRow, Placed, Share
+from duly.core.shown import MeterRow
+from duly.store.claims import families, in_order, meter_names
 from duly.store.contract import AWAITED, News, Store
-from duly.store.postgres import sessions
-from duly.store.postgres.arrays import columns, copied_rows
-from duly.store.postgres.claims import PostgresClaims
+from duly.store.granting import Hits, Leases, MeterBudget
+from duly.store.postgres import new_item_parameters, sessions
+from duly.store.postgres.arrays import columns, copied, copied_rows, numbers, texts, times
 from duly.store.postgres.connections import Connection
-from duly.store.postgres.herald import head_of
-from duly.store.postgres.puts import PostgresPuts
-from duly.store.records import CHANGE, TRIED
+from duly.store.postgres.herald import head_of, news_of
+from duly.store.puts import chunks
+from duly.store.records import CHANGE, ITEM, METER, NEW_ITEM, TRIED
 from duly.store.sql import to_psycopg
 
 log = logging.getLogger("duly.store")
@@ -38,11 +42,155 @@ AT_LEAST = 1.0
 UNHEARD = 0.2
 # Seconds after which workers are asked again to notify of ends; they keep doing so for a while longer.
 ASK_AGAIN = 10.0
+# A load waits so long for the server, because the caller may produce its rows slowly.
+LOAD_SECONDS = 600.0
+# With more asks than this beyond what can be served, exhausted ones are sorted out before meters are locked.
+FEW = 20
 
 
-class PostgresStore(PostgresClaims, PostgresPuts, Store):
+class PostgresStore(sessions.Sessions, Store):
     def twin(self, timeout: float | None = None) -> PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
+
+    # -- items come in
+
+    def put(self, new: Sequence[NewItem]) -> list[Placed[Any]]:
+        return [self._put_one(new[0])] if len(new) == 1 else super().put(new)
+
+    def _put_one(self, item: NewItem) -> Placed[Any]:
+        news = news_of(item)
+        parameters = new_item_parameters(item)
+        while True:
+            if news is not None and self._herald.lead():
+                rows = self._run("put_one_and_tell", {**parameters, "news": news})
+            else:
+                rows = self._run("put_one", parameters)
+                if news is not None:
+                    self._herald.trail((news,))
+            if rows:
+                return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
+            if found := self._holder(item, None):
+                return found
+
+    def _put_many(self, connection: Connection, new: Sequence[NewItem]) -> list[Placed[Any]]:
+        rows = self._run_many("put", connection, NEW_ITEM, new)
+        if len(rows) == len(new):
+            return [Placed(id=row[0], execution_key=row[1], fresh=True) for row in rows]
+        unkeyed = iter([row for row in rows if row[3] is None])
+        keyed = {(row[2], row[3]): row for row in rows if row[3] is not None}
+        placed = []
+        for item in new:
+            row = next(unkeyed) if item.key is None else keyed.pop((item.task, item.key), None)
+            placed.append(
+                Placed(id=row[0], execution_key=row[1], fresh=True)
+                if row
+                else self._holder(item, connection) or self._put_many(connection, [item])[0]
+            )
+        return placed
+
+    def load(self, new: Iterable[NewItem]) -> int:
+        fresh = 0
+        news: set[str] = set()
+        with self._writing() as connection:
+            connection.patience = LOAD_SECONDS
+            connection.execute("set local idle_in_transaction_session_timeout = 0")  # rows may come slowly
+            connection.execute("set local statement_timeout = 0")
+            now = self.now(connection)
+            rows = chunks(new, 1_000)
+            for has_keys, group in groupby(rows, key=lambda chunk: any(item.key is not None for item in chunk)):
+                if has_keys:
+                    for chunk in group:
+                        news |= _news(chunk)
+                        fresh += sum(placed.fresh for placed in self._put_many(connection, chunk))
+                    continue
+                # One COPY for all chunks, so that the server reads while the next rows are made.
+                with connection.cursor().copy(self._sql["load"]) as copy:
+                    for chunk in group:
+                        news |= _news(chunk)
+                        copy.write(copied(chunk, now))
+                        fresh += len(chunk)
+        self._herald.trail(news)
+        return fresh
+
+    def _announce(self, new: Iterable[NewItem] | None, connection: Connection | None = None) -> None:
+        """Notify when the caller's transaction commits; without one, a moment later."""
+        news = {""} if new is None else _news(new)
+        if connection is None:
+            self._herald.trail(news)
+        elif news:
+            self._run("tell", {"news": sorted(news)}, connection)
+
+    # -- items are claimed and held
+
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
+        given = {**_shares(shares), "worker": worker, "now": now, "lease": lease}
+        return sorted(self._all(ITEM, "claim", given), key=in_order)
+
+    def claim_metered(
+        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
+    ) -> list[Grant]:
+        with self._writing() as connection:
+            self._run("by_index", {}, connection)
+            answers = self._refusals(asks, now, connection) if len(asks) > 2 * calls + FEW else [None] * len(asks)
+            # Lock no more meters than these calls could need.
+            served = [ask for ask, answer in zip(asks, answers, strict=True) if answer is None][: calls + FEW]
+            grants = iter(self._grants(served, worker, now, lease, calls, batch, connection) if served else ())
+        return [answer or next(grants, Grant(is_asked=False)) for answer in answers]
+
+    def _refusals(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
+        """Refusals that can be given without a lock: of very many asks, most may be for keys that are exhausted."""
+        meters = self._all(METER, "meters", {"names": meter_names(asks)}, connection)
+        budget = MeterBudget(asks, meters, self._under_way(asks, connection), now or self.now(connection))
+        return [budget.refusal(ask) for ask in asks]
+
+    def _meters(
+        self, names: list[str], now: datetime | None, connection: Connection
+    ) -> tuple[list[MeterRow], datetime]:
+        given = {"names": names, "now": now}
+        rows = self._run("lock_meters", given, connection)
+        if len(rows) < len(names):
+            self._run("new_meters", given, connection)
+            rows = self._run("lock_meters", given, connection)
+        # The time is read under the last lock, when no other claim can be granted, so grants are ordered by it.
+        at = max((row[-1] for row in rows), default=now) or self.now(connection)
+        return [MeterRow(*row) for *row, _ in rows], at
+
+    def _pick(self, now: datetime, connection: Connection, shares: Sequence[Share]) -> list[list[Item]]:
+        picked: list[list[Item]] = [[] for _ in shares]
+        given = {
+            **_shares(shares),
+            "places": range(len(shares)),
+            "started_sinces": [share.started_since for share in shares],
+            "now": now,
+        }
+        for place, *row in self._run("pick", given, connection):
+            picked[place].append(Item(*row))
+        return [sorted(items, key=in_order) for items in picked]
+
+    def _start(
+        self, leases: Leases, hits: Hits, worker: str, now: datetime, lease_until: datetime, connection: Connection
+    ) -> dict[int, int]:
+        given = {
+            "worker": worker,
+            "now": now,
+            "lease_until": lease_until,
+            "items": [numbers(item.id for item in items) for items, _ in leases],
+            "meters": [None if names is None else texts(names) for _, names in leases],
+            "names": list(hits),
+            "hits": [times(log) for log in hits.values()],
+        }
+        return dict(self._run("start", given, connection))
+
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
+        given = {
+            "fences": list(held),
+            "ids": [item_id for ids in held.values() for item_id in ids],
+            "item_fences": [fence for fence, ids in held.items() for _ in ids],
+            "lease_until": lease_until,
+        }
+        return self._run("extend", given)
+
+    # -- items end
 
     def _settle_any(
         self, changes: list[Change], closed: set[int], connection: Connection | None
@@ -73,6 +221,8 @@ class PostgresStore(PostgresClaims, PostgresPuts, Store):
         with self._connection() if connection is None else nullcontext(connection) as own:
             cursor = own.execute(to_psycopg(sql), parameters, binary=True)
             return cursor.fetchall() if cursor.description else []
+
+    # -- news
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         while self._listen and not stop.is_set():
@@ -125,3 +275,20 @@ class PostgresStore(PostgresClaims, PostgresPuts, Store):
             if time.monotonic() > pulse:
                 ear.execute("select 1", prepare=False)
                 pulse = time.monotonic() + PULSE
+
+
+def _news(new: Iterable[NewItem]) -> set[str]:
+    return {news for item in new if (news := news_of(item))}
+
+
+def _shares(shares: Sequence[Share]) -> dict[str, Any]:
+    return {
+        "queues": [share.line.queue for share in shares],
+        "tasks": [share.line.task for share in shares],
+        "owners": [share.line.owner for share in shares],
+        "lanes": [share.lane for share in shares],
+        "limits": [share.limit for share in shares],
+        "ranks": [numbers(share.ranks) for share in shares],
+        "floors": [times(share.floors or [EPOCH] * len(share.ranks)) for share in shares],
+        "families": sorted(families(shares)),
+    }

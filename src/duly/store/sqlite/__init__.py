@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,38 +17,6 @@ from duly.store.sqlite.values import to_int, to_time, written
 
 # SQLite's errors about a table or column that a migration would have created.
 MISSING = ("no such table", "no such column", "has no column named")
-
-# Every wanted value is found at one of its paths in the arguments or in the result, compared as text: its path may
-# mean a name or a place in a list.
-HAS_VALUES = """not exists (
-       select 1
-         from json_each(:wanted) w
-        where not exists (
-              select 1
-                from json_each(w.value, '$.paths') p
-               where case json_type(iif(w.value ->> 'of' = 'result', result, args), p.value)
-                     when 'true' then 'true'
-                     when 'false' then 'false'
-                     else cast(json_extract(iif(w.value ->> 'of' = 'result', result, args), p.value) as text)
-                     end = w.value ->> 'value'))"""
-
-
-# The few words by which people know a row of a job.
-SUMMARY = ", ".join(
-    f"substr(cast(json_extract(i.args, '$.{name}') as text), 1, 121) as {name}" for name in ("title", "brand", "sku")
-)
-
-# The first rows `i` of one status of each selected job `j`.
-FIRST_ROWS_OF_JOBS = """from duly_job j
-  join duly_item i on i.id in (
-       select r.id
-         from duly_item r
-        where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
-          and r.changed_at < :until
-        order by r.changed_at, r.id
-        limit :most)
- where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
-   and (:jobs is null or j.id in (select value from json_each(:jobs)))"""
 
 
 # -- how statements run on a caller's own connection
@@ -79,15 +46,8 @@ class Sqlite(Dialect):
     schemes: tuple[str, ...] = ("sqlite",)
     aliases: tuple[str, ...] = ("sqlite",)
     sql = files("duly.store") / "sqlite" / "sql"
+    fragments = files("duly.store") / "sqlite" / "fragments.sql"
     migrations = files("duly.store") / "migrations" / "sqlite"
-    conditions = MappingProxyType({
-        **Dialect.conditions,
-        "id_given": "id in (select value from json_each(:ids))",
-        "job_given": "id in (select value from json_each(:jobs))",
-        "has_values": HAS_VALUES,
-        "summary": SUMMARY,
-        "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
-    })  # fmt: skip
     drivers = DRIVERS
     is_embedded = True
 

@@ -1,4 +1,7 @@
-"""The store in one SQLite file: embedded, for any number of threads and processes of one host."""
+"""The store in one SQLite file: embedded, for any number of threads and processes of one host.
+
+A writer has the file alone, so what a claim picked is still there to be taken.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
+from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, WrongState
-from duly.core.model import Change, NewItem, NewRow, Placed
+from duly.core.model import Change, Grant, Item, NewItem, NewRow, Placed, Share
+from duly.core.shown import MeterRow
+from duly.store.claims import families, family, in_order
 from duly.store.contract import News, Store
+from duly.store.granting import Hits, Leases, once, under
 from duly.store.puts import chunks
-from duly.store.records import CHANGE, NEW_ITEM, TRIED
-from duly.store.sqlite.claims import SqliteClaims
-from duly.store.sqlite.values import given, new_item_row, new_row_values, to_int, turns_of, typed, written
+from duly.store.records import CHANGE, ITEM, METER, NEW_ITEM, TRIED
+from duly.store.sqlite.file import SqliteFile
+from duly.store.sqlite.values import given, new_item_row, new_row_values, to_int, to_json, turns_of, typed, written
 
 # Seconds between two looks for commits of other processes. A look reads one counter and needs no transaction.
 GLANCE = 0.02
@@ -24,7 +32,7 @@ _new_item = written(NEW_ITEM)
 _change = written(CHANGE)
 
 
-class SqliteStore(SqliteClaims, Store):
+class SqliteStore(SqliteFile, Store):
     def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
 
@@ -55,6 +63,84 @@ class SqliteStore(SqliteClaims, Store):
 
     def _load_rows(self, rows: Sequence[NewRow], now: datetime, connection: sqlite3.Connection) -> None:
         connection.executemany(self._sql["load_rows"], [new_row_values(row, to_int(now)) for row in rows])
+
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
+        with self._writing() as writer:
+            now = now or self.now()
+            items = [item for some in once(self._pick(now, writer, shares)) for item in some]
+            if not items:
+                return []
+            fences = self._start([(items, None)], {}, worker, now, now + lease, writer)
+        (claimed,) = under(fences, [Grant(items)], claimed_by=worker, started_at=now)
+        return sorted(claimed.items, key=in_order)
+
+    def _meters(
+        self, names: list[str], now: datetime | None, connection: sqlite3.Connection
+    ) -> tuple[list[MeterRow], datetime]:
+        return self._all(METER, "meters", {"names": names}, connection), now or self.now()
+
+    def _pick(self, now: datetime, connection: sqlite3.Connection, shares: Sequence[Share]) -> list[list[Item]]:
+        names = sorted(families(shares))
+        closed = {row[0] for row in self._run("paused", {"names": names}, connection)}
+        return [
+            self._picked(connection, now, share) if not closed or closed.isdisjoint(family(share.line.queue)) else []
+            for share in shares
+        ]
+
+    def _picked(self, connection: sqlite3.Connection, now: datetime, share: Share) -> list[Item]:
+        items: list[Item] = []
+        queue, task, owner = share.line
+        for rank, floor in zip_longest(share.ranks, share.floors, fillvalue=EPOCH):
+            room = share.limit - len(items)
+            if room <= 0:
+                break
+            parameters = {
+                "queue": queue, "lane": share.lane, "rank": rank, "task": task, "owner": owner, "most": room,
+                "since": floor, "now": now, "started_since": share.started_since,
+            }  # fmt: skip
+            items += self._all(ITEM, "pick", parameters, connection)
+        return items
+
+    def _start(
+        self,
+        leases: Leases,
+        hits: Hits,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        connection: sqlite3.Connection,
+    ) -> dict[int, int]:
+        for name, log in hits.items():
+            self._run("hit", {"name": name, "hits": [*map(to_int, log)]}, connection)
+        ((last,),) = self._run("last_fence", {}, connection)
+        common = {"worker": worker, "now": to_int(now), "lease_until": to_int(lease_until)}
+        rows = [
+            {
+                **common,
+                "fence": fence,
+                "items": to_json([item.id for item in items]),
+                "meters": None if names is None else to_json(names),
+            }
+            for fence, (items, names) in enumerate(leases, last + 1)
+        ]
+        connection.executemany(self._sql["lease"], rows)
+        connection.executemany(self._sql["claim"], rows)
+        return {item.id: fence for fence, (items, _) in enumerate(leases, last + 1) for item in items}
+
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
+        pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
+        with self._writing() as writer:
+            prolonged = self._run("extend", {"fences": list(held), "lease_until": lease_until}, writer)
+            running = set(self._run("held", {"ids": [item_id for item_id, _ in pairs]}, writer))
+        kept = {row[0] for row in prolonged}
+        return [pair for pair in pairs if pair[1] not in kept or pair not in running]
+
+    def leases(self) -> list[tuple[int, str, datetime]]:
+        if not super().leases():  # without leases there is no need to wait for a turn to write
+            return []
+        # Reads never wait in SQLite, but heartbeats do. Once it is our turn to write, those before us were written.
+        with self._writing() as writer:
+            return self._run("leases", {}, writer)
 
     def _settle_any(
         self, changes: list[Change], closed: set[int], connection: sqlite3.Connection | None

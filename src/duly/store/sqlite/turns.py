@@ -74,7 +74,7 @@ class WriterLine:
 
     def __init__(self) -> None:
         self.is_torn = False  # a transaction was under way when this process was forked
-        self.lock: Callable[[], FileLock | None] = _gone
+        self.lock: Callable[[], FileLock | None] = lambda: None
         self.renew()
 
     def renew(self) -> None:
@@ -186,10 +186,6 @@ class FileLock:
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags, 0o644)
-
-
-def _gone() -> None:
-    return None
 
 
 def line_at(path: str) -> WriterLine:

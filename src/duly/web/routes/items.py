@@ -12,11 +12,11 @@ from msgspec.structs import asdict, replace
 from pydantic import Field
 
 from duly import Duly
-from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.model import Placed
 from duly.core.results import Signature
 from duly.core.shown import Action, ItemsFound, ItemStory, Row, ScheduleName, StateCounts
+from duly.core.wire import Doc
 from duly.tasks.puttable import Options
 from duly.tasks.signature import signature
 from duly.verbs.acts import meant

@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import Field
 
-from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.results import Kickoff
 from duly.core.shown import InputSummary, JobItem, JobRow, PendingItem, RowCounts
+from duly.core.wire import Doc
 from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import App, Pages, Verbs, masked

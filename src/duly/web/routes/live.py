@@ -10,7 +10,7 @@ from fastapi import Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from duly.core.picture import Picture
+from duly.core.results import Picture
 from duly.core.shown import Chart
 from duly.verbs import Principal
 from duly.web.auth import Reader, owner_for

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.doc import Doc
 from duly.core.shown import Alert, AuditLine, LateItem, LimitUse, QueueDepth, StuckItem, WorkerLife
+from duly.core.wire import Doc
 from duly.web.auth import Admin
 from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.routing import Router, Transaction

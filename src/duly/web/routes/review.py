@@ -8,8 +8,8 @@ from fastapi import Response
 from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.doc import Doc
 from duly.core.shown import Action, GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
+from duly.core.wire import Doc
 from duly.verbs.acts import shown
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import Pages, Verbs

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from duly.core import codec
-from duly.core.doc import Doc
 from duly.core.model import CatchUp, Overlap, Schedule
 from duly.core.results import RulePreview, ScheduleAction, SlotLoad
 from duly.core.shown import ScheduleStory, ShownSchedule
+from duly.core.wire import Doc
 from duly.verbs.schedules import OPTIONS
 from duly.verbs.timetable import Move, rule_or_slots, rule_preview
 from duly.web.auth import Admin, Owner, Reader, Writer

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from msgspec import Struct
 from pydantic import Field
 
-from duly.core.doc import Doc
 from duly.core.errors import InputError
 from duly.core.results import SimulatedDays, SimulatedSeries, Summary
+from duly.core.wire import Doc
 from duly.plugins import simulations
 from duly.web.auth import Admin
 from duly.web.problems import Problem

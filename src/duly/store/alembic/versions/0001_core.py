@@ -1,7 +1,5 @@
 """The core: items, attempts, leases, queues."""
 
-from __future__ import annotations
-
 from duly.store.alembic import step
 
 revision, down_revision, branch_labels, upgrade, downgrade = step(1)

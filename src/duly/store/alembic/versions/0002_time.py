@@ -1,7 +1,5 @@
 """Time: schedules, slots, meters, audit, workers, alerts."""
 
-from __future__ import annotations
-
 from duly.store.alembic import step
 
 revision, down_revision, branch_labels, upgrade, downgrade = step(2)

@@ -1,7 +1,5 @@
 """Lines of waiting items, and what falls due next."""
 
-from __future__ import annotations
-
 from duly.store.alembic import step
 
 revision, down_revision, branch_labels, upgrade, downgrade = step(5)

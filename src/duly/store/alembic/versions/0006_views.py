@@ -1,7 +1,5 @@
 """Views of items and schedules in the words of the apps."""
 
-from __future__ import annotations
-
 from duly.store.alembic import step
 
 revision, down_revision, branch_labels, upgrade, downgrade = step(6)

@@ -1,7 +1,5 @@
 """Jobs: groups of items whose rows are counted."""
 
-from __future__ import annotations
-
 from duly.store.alembic import step
 
 revision, down_revision, branch_labels, upgrade, downgrade = step(8)

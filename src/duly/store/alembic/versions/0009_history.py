@@ -1,7 +1,5 @@
 """History: what happened lately, for charts."""
 
-from __future__ import annotations
-
 from duly.store.alembic import step
 
 revision, down_revision, branch_labels, upgrade, downgrade = step(9)
