@@ -51,7 +51,7 @@ chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: defaul
 	@$(PYTHON) tools/test chaos -s
 
 fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)
-	@DULY_FUZZ=200 $(PYTHON) tools/test tests/web/test_fuzz.py -s
+	@DULY_TEST_FUZZ=200 $(PYTHON) tools/test tests/web/test_fuzz.py -s
 
 dist: setup  ## set up, then build wheel and sdist into dist/, and try them in fresh environments with every Python here
 	@$(PYTHON) tools/release check

@@ -28,7 +28,7 @@ NOW = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=20)
 RULES = Rules(retry=Backoff(base=60, tries=3))
 
-CHAOS = bool(os.environ.get("DULY_CHAOS"))  # `make chaos`: long forms
+CHAOS = bool(os.environ.get("DULY_TEST_CHAOS"))  # `make chaos`: long forms
 
 
 def scaled(short: int, long: int) -> int:

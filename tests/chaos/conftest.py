@@ -2,4 +2,4 @@
 
 import os
 
-collect_ignore_glob = [] if os.environ.get("DULY_CHAOS") else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("DULY_TEST_CHAOS") else ["test_*.py"]

@@ -1,6 +1,6 @@
 """A store against a dict: hypothesis drives both through the same life, and they must agree after every step.
 
-`make chaos` looks at ten times as many lives. DULY_SOAK=1 looks much longer, starts from another place each time, and
+`make chaos` looks at ten times as many lives. DULY_TEST_SOAK=1 looks much longer, starts from another place each time, and
 shrinks what it finds.
 """
 
@@ -51,7 +51,7 @@ from duly.policy import Backoff
 from duly.store import Store
 from tests.support import CHAOS, NOW, heads, leases_on, new, opened, query, share
 
-SOAK = os.environ.get("DULY_SOAK") == "1"
+SOAK = os.environ.get("DULY_TEST_SOAK") == "1"
 BUDGET = settings(
     derandomize=not SOAK,
     max_examples=3_000 if SOAK else 400 if CHAOS else 40,

@@ -1,6 +1,6 @@
 """Schedules on a store against a dict: joins, people, time and the ends of items in any order, and they must agree.
 
-DULY_SOAK=1 looks much longer, starts from another place each time, and shrinks what it finds.
+DULY_TEST_SOAK=1 looks much longer, starts from another place each time, and shrinks what it finds.
 """
 
 from __future__ import annotations

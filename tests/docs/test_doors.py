@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,17 @@ def test_a_reason_is_a_sentence_for_people() -> None:
 
 def test_the_table_of_doors_is_as_it_would_be_written_now() -> None:
     assert PAGE.read_text(encoding="utf8") == written(), "python -m tests.docs.doors writes it"
+
+
+def test_the_reference_names_the_commands_that_take_no_url() -> None:
+    def without(command: click.Command, path: str) -> Iterator[str]:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                if (one := command.get_command(context, name)) is not None:
+                    yield from without(one, f"{path} {name}".strip())
+        elif all("--url" not in each.opts for each in command.params):
+            yield path
+
+    sentence = PAGE.read_text(encoding="utf8").partition("Commands without `--url`: ")[2].partition(".")[0]
+    assert sorted(re.findall("`(.+?)`", sentence)) == sorted(without(main, ""))

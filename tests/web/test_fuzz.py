@@ -1,7 +1,7 @@
 """Whatever is sent to whatever operation: no 5xx, no status or content that the OpenAPI document does not know.
 
-CI spends some twenty seconds on each database, the same way every time; `make fuzz` sets DULY_FUZZ, how many times as
-many examples there are, and tries others every time.
+CI spends some twenty seconds on each database, the same way every time; `make fuzz` sets DULY_TEST_FUZZ, how many times
+as many examples there are, and tries others every time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support import scaled
 from tests.web.conftest import ANYWHERE, LATER, api_on, build, client_of
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON
 
-FUZZ = int(os.environ.get("DULY_FUZZ", "0"))
+FUZZ = int(os.environ.get("DULY_TEST_FUZZ", "0"))
 EXAMPLES = max(FUZZ, 1)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 HOME = "http://127.0.0.1"
