@@ -36,7 +36,7 @@ def test_a_worker_that_was_stopped_for_a_minute_has_its_late_result_refused(data
         fence = item(ours, item_id).fence
         until(lambda: time.monotonic() - stopped >= MINUTE, 2 * MINUTE)
         os.kill(stale.pid, signal.SIGCONT)
-        until(lambda: "no longer ours" in ours.logs() or "refused" in ours.logs() or "in time" in ours.logs(), 60)
+        until(lambda: "no longer ours" in ours.logs() or "rejected" in ours.logs() or "in time" in ours.logs(), 60)
         ours.stop()
         assert (item(ours, item_id).state, item(ours, item_id).fence) == ("done", fence)
 

@@ -86,7 +86,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_has_its_late_result
         until(lambda: item(ours, item_id).state == "done", 60, ours.logs)
         fence = item(ours, item_id).fence
         os.kill(stale.pid, signal.SIGCONT)
-        until(lambda: "no longer ours" in ours.logs() or "refused" in ours.logs() or "in time" in ours.logs(), 60)
+        until(lambda: "no longer ours" in ours.logs() or "rejected" in ours.logs() or "in time" in ours.logs(), 60)
         assert ours.stop() == [0, 0]
         after = item(ours, item_id)
         assert (after.state, after.fence) == ("done", fence), "the stale worker overwrote the newer attempt"

@@ -344,7 +344,7 @@ def test_the_same_story_twice_is_the_same_story(app: Duly) -> None:
 
 @pytest.mark.parametrize(
     ("moment", "problem"),
-    [(datetime(2026, 3, 1, 9, 0), "no time zone"), (START - timedelta(seconds=1), "is over")],  # noqa: DTZ001
+    [(datetime(2026, 3, 1, 9, 0), "no time zone"), (START - timedelta(seconds=1), "in the past")],  # noqa: DTZ001
 )
 def test_time_does_not_run_backwards(app: Duly, moment: datetime, problem: str) -> None:
     with testing.virtual(app, START) as world, pytest.raises(InputError, match=problem):

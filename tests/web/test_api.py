@@ -17,13 +17,13 @@ from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavaila
 from duly.engine.historian import Historian
 from duly.verbs import LOCAL, local
 from duly.verbs.audit import Audit
+from duly.verbs.context import Masks
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api
 from duly.web.auth import is_loopback
 from duly.web.feed import Listener, feed_of
 from duly.web.problems import Problem
-from duly.web.routes import items as item_routes
 from duly.web.routes import live
 from tests.support import claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
@@ -538,17 +538,17 @@ def test_an_item_in_review_can_be_edited_and_tried_again(house: House) -> None:
 @pytest.mark.parametrize("rival", ["worker", "editor"])
 def test_an_edit_that_lost_the_race_changes_nothing(house: House, monkeypatch: pytest.MonkeyPatch, rival: str) -> None:
     item_id = house.put(at=None)
-    real = item_routes.unmasked
+    real = Masks.unmasked
 
-    def meanwhile(app: Duly, value: Any, known: Any) -> Any:
-        monkeypatch.setattr(item_routes, "unmasked", real)
+    def meanwhile(masks: Masks, value: Any, known: Any) -> Any:
+        monkeypatch.setattr(Masks, "unmasked", real)
         if rival == "worker":
             claim(house.app.internals.store, share("echo", owner="ana"), now=START)
         else:
             assert house.root.patch(f"/api/items/{item_id}", json={"rank": 3}).status_code == 200
-        return real(app, value, known)
+        return real(masks, value, known)
 
-    monkeypatch.setattr(item_routes, "unmasked", meanwhile)
+    monkeypatch.setattr(Masks, "unmasked", meanwhile)
     answer = house.ana.patch(f"/api/items/{item_id}", json={"args": {"text": "late"}})
     assert (answer.status_code, "changed meanwhile" in answer.json()["detail"]) == (409, True)
     assert house.world.item(item_id).args["text"] == "hello"
