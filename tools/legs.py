@@ -1,6 +1,6 @@
 """The two legs in which tools/test runs the whole suite: under coverage, and without it, which is half as long again.
 
-A test is measured unless its file is in FILES, or it runs on PostgreSQL outside the folders in ON_BOTH: code that does
+A test is measured unless its file is in FILES, or it runs on PostgreSQL outside the places in ON_BOTH: code that does
 not know the database is measured on SQLite.
 """
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VARIABLE = "DULY_TEST_LEG"  # has the name of the leg, and is not set where a part of the suite runs
 MEASURED, UNMEASURED = "measured", "unmeasured"
 
-ON_BOTH = ("tests/borrow", "tests/conformance", "tests/store")
+ON_BOTH = ("tests/borrow", "tests/conformance", "tests/front", "tests/process/test_forks.py", "tests/store")
 PROCESSES = sorted((ROOT / "tests" / "process").glob("test_*.py"))
 # What takes long, or waits for browsers and processes, and is not needed to reach the thresholds.
 FILES = (

@@ -1,7 +1,7 @@
 """A store against a dict: hypothesis drives both through the same life, and they must agree after every step.
 
-`make chaos` looks at ten times as many lives. DULY_TEST_SOAK=1 looks much longer, starts from another place each time, and
-shrinks what it finds.
+`make chaos` looks at ten times as many lives. DULY_TEST_SOAK=1 looks much longer, starts from another place each time,
+and shrinks what it finds.
 """
 
 from __future__ import annotations
