@@ -170,7 +170,8 @@ class SqliteFile(Statements[sqlite3.Connection]):
         if isinstance(error, sqlite3.OperationalError):
             if any(words in str(error) for words in MISSING):
                 raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
-            raise StoreUnavailable(f"{self.path}: {error}") from error
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF != sqlite3.SQLITE_ERROR:
+                raise StoreUnavailable(f"{self.path}: {error}") from error  # locked, full, not readable, …
         if isinstance(error, sqlite3.IntegrityError):  # "UNIQUE constraint failed: table.column"
             raise ConstraintViolated(str(error).partition(": ")[2] or str(error)) from None
         # The other subclasses are about a statement; the class itself is about the file.
