@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from alembic import command
 
-from duly.core.errors import ConfigError, NotMigrated
+from duly.cli.alembic.run import _engine_for
+from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.store import Store
-from duly.store.migrate import check, migrate, migrations, version_on, versions
+from duly.store.alembic import upgrade_apps
+from duly.store.migrate import check, dialect_of, latest, migrate, migrations, version_on, versions
 from tests.borrow.test_alembic import config
 from tests.support import app_migrations, opened
 
@@ -20,6 +22,14 @@ def folder(root: Path, *names: str) -> Path:
         (root / database).mkdir(parents=True, exist_ok=True)
         for number, name in enumerate(names, 1):
             (root / database / name).write_text(f"create table if not exists notes_{number} (n integer);\n")
+    return root
+
+
+def file(root: Path, text: str) -> Path:
+    """A folder with one migration, the same for both databases."""
+    folder(root, "0001_first.sql")
+    for database in ("sqlite", "postgres"):
+        (root / database / "0001_first.sql").write_text(text, encoding="utf8")
     return root
 
 
@@ -39,6 +49,101 @@ def test_a_plug_in_is_migrated_after_the_core_and_only_once(blank_url: str, tmp_
         with store.migrations() as connection:
             assert version_on(connection, "notes") == 2
             assert version_on(connection, "others") == 0
+
+
+NOTES = {
+    "no semicolon": "create table notes (n integer, t text)",
+    "a comment after the last": "create table notes (n integer, t text); -- rows",
+    "a last one without a semicolon": "create table notes (n integer);\nalter table notes add column t text",
+    "two on a line": "create table notes (n integer); alter table notes add column t text;;",
+    "a semicolon in a literal": "create table notes (n integer, t text default 'it''s a;\nb');",
+    "a comment in a literal": "create table notes (n integer, t text default 'a\n-- b\nc');",
+    "a semicolon in a comment": "/* a;\n b */ create table notes (n integer, -- a;\n t text) /* c; */;",
+    "a semicolon in a name": 'create table notes (n integer, t text, "a;b" text);',
+    "a byte-order mark": "\ufeffcreate table notes (n integer, t text);",
+}
+
+
+@pytest.mark.parametrize("sql", NOTES.values(), ids=NOTES)
+def test_every_statement_of_a_file_is_applied_as_it_was_written(sql: str, blank_url: str, tmp_path: Path) -> None:
+    with opened(blank_url) as store:
+        migrate(store, apps={"notes": file(tmp_path, sql)})
+        store.query("insert into notes (n) values (1)", {})
+        ((text,),) = store.query("select t from notes", {})
+        assert text == {"a semicolon in a literal": "it's a;\nb", "a comment in a literal": "a\n-- b\nc"}.get(
+            next(name for name, each in NOTES.items() if each == sql)
+        )
+
+
+BODIES = {
+    "sqlite": """CREATE TEMP TRIGGER unused AFTER INSERT ON notes BEGIN SELECT 1; END;
+CREATE TRIGGER louder AFTER INSERT ON notes
+BEGIN
+  UPDATE notes SET n = CASE WHEN n < 5 THEN n * 2 ELSE 0 END;
+  UPDATE notes SET n = n + 1;
+END;""",
+    "postgres": r"""create function louder(n integer) returns integer language plpgsql as $body$
+begin
+  n := n * 2; -- it's $$
+  return n + length(E'\';');
+end; $body$;
+create function quiet(n integer) returns integer begin atomic select 1; select n; end;
+create function loud() returns trigger language plpgsql as $$ begin new.n := louder(new.n) - 1; return new; end $$;
+create trigger louder before insert on notes for each row execute function loud();""",
+}
+
+
+def test_the_body_of_a_trigger_or_a_function_is_one_statement(blank_url: str, tmp_path: Path) -> None:
+    with opened(blank_url) as store:
+        sql = f"create table notes (n integer);\n{BODIES[dialect_of(store)]}\ncreate table more (n integer);"
+        migrate(store, apps={"notes": file(tmp_path, sql)})
+        store.query("insert into notes (n) values (1)", {})
+        assert store.query("select n from notes", {}) == [(3,)]
+        assert store.query("select n from more", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "complaint"),
+    [
+        ("create tabel x (n integer);", "syntax error"),
+        ("create table x (n integer);\nCOMMIT;\ncreate table y (n integer);", "must not contain COMMIT"),
+        ("create table x (n integer); savepoint s;", "must not contain SAVEPOINT"),
+        ("-- nothing;\n", "it has no statement"),
+        ("create view x as select n from nowhere_at_all;\nselect * from x;", "nowhere_at_all"),
+        ("create table x (n integer primary key);\ninsert into x values (1), (1);", "it violates x"),
+    ],
+)
+def test_a_file_that_cannot_be_applied_is_named_at_once_and_leaves_nothing(
+    sql: str, complaint: str, blank_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it tries again what cannot succeed"))
+    apps = {"notes": file(tmp_path, sql)}
+    with opened(blank_url) as store:
+        migrate(store)
+        message = f"migration 0001_first.sql of the app notes cannot be applied: .*{complaint}"
+        with pytest.raises(StoreError, match=message) as raised:
+            migrate(store, apps=apps)
+        assert not isinstance(raised.value, NotMigrated | StoreUnavailable)
+        assert "run `duly migrate`" not in str(raised.value)
+        assert versions(store, apps) == {"": latest(store)}
+        store.query("create table x (n integer)", {})
+
+
+def test_alembic_names_the_file_that_it_cannot_apply(
+    blank_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(blank_url) as store:
+        migrate(store)
+    engine = _engine_for(blank_url)
+    with pytest.raises(StoreError, match=r"0001_first\.sql of the app notes cannot be applied"), engine.begin() as on:
+        upgrade_apps(on, {"notes": file(tmp_path, "create tabel x (n integer);")})
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    folder(tmp_path, "0001_first.sql")
+    (tmp_path / "sqlite" / "0001_first.sql").write_bytes("create table žir (n integer);".encode("cp1250"))
+    with pytest.raises(ConfigError, match=r"0001_first\.sql of notes is not UTF-8"):
+        migrations("sqlite", tmp_path, "notes")
 
 
 @pytest.mark.parametrize(

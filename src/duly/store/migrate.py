@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from duly.core.errors import ConfigError, NotMigrated, StoreUnavailable
+from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.store import dialects
 from duly.store.contract import Store
 
@@ -41,6 +41,24 @@ _APP_VERSION = "select coalesce(max(version), 0) from duly_app_migration where a
 _APP_APPLIED = "insert into duly_app_migration (app, version, name) values ('{}', {:d}, '{:.200}')"
 _APP_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _FILE_NAME = re.compile(r"\d{4}_[a-z0-9_]+\.sql")
+
+# What SQL of both databases consists of. A semicolon inside of a comment, a literal or a quoted name ends nothing.
+_TOKEN = re.compile(
+    r"""
+      (?P<line> ^[ \t]*--.*\n? )                              # a comment on a line of its own: left out
+    | (?P<gap> \s | --.* | /\*(?s:.*?)\*/ )
+    | [eE]'(?:[^'\\]|(?s:\\.))*' | '[^']*' | "[^"]*" | `[^`]*`
+    | \$(?P<tag>(?:[^\W\d]\w*)?)\$(?s:.*?)\$(?P=tag)\$
+    | [^\W\d][\w$]* | .
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+# Statements with statements inside, up to `; end ;`: triggers of SQLite, and functions of PostgreSQL.
+_BODY = re.compile(
+    r"create (or replace |temp |temporary )*(trigger .* begin |(function|procedure) .* begin atomic )", re.S
+)
+_BODY_ENDS = [";", "end", ";"]
+_CONTROL = re.compile(r"(abort|begin|commit|end|prepare transaction|release|rollback|savepoint|start)\b")
 
 # The folders of the migrations of plug-ins, by the names of these.
 Apps: TypeAlias = Mapping[str, Traversable]
@@ -69,7 +87,14 @@ def migrations(dialect: str, folder: Traversable | None = None, app: str = "") -
     for number, file in enumerate(files, 1):
         if not _FILE_NAME.fullmatch(file.name) or int(file.name[:4]) != number:
             raise ConfigError(f"apps: {file.name} of {app or 'duly'} is not migration {number:04}_name.sql")
-    return [Migration(int(file.name[:4]), file.name[:-4], file.read_text(encoding="utf8"), app) for file in files]
+    return [Migration(int(file.name[:4]), file.name[:-4], _text(file, app), app) for file in files]
+
+
+def _text(file: Traversable, app: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")  # without the byte-order mark that some editors write
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"apps: {file.name} of {app or 'duly'} is not UTF-8: {error}") from error
 
 
 def dialect_of(store: Store) -> str:
@@ -89,7 +114,7 @@ def migrate(
     """Bring the schema up to date, then the tables of these plug-ins; returns the names of the applied migrations."""
 
     def act(migration: Migration) -> bool:
-        with store.migrations() as connection:
+        with naming(migration), store.migrations() as connection:
             return apply(connection, migration)
 
     done = []
@@ -115,6 +140,18 @@ def _patiently(act: Callable[[], T], patience: float) -> T:
             time.sleep(0.2)
 
 
+@contextmanager
+def naming(migration: Migration) -> Iterator[None]:
+    """Name the file, and the plug-in that it is of, in every error of applying it."""
+    try:
+        yield
+    except Exception as error:
+        kind = type(error) if isinstance(error, StoreUnavailable) else StoreError
+        why = (error.__cause__ or error) if isinstance(error, NotMigrated) else error  # without its advice to migrate
+        of = f"the app {migration.app}" if migration.app else "duly"
+        raise kind(f"migration {migration.name}.sql of {of} cannot be applied: {why}") from error
+
+
 def apply(connection: Any, migration: Migration) -> bool:
     """Run one migration on a connection inside a transaction; False when it was applied before."""
     if version_on(connection, migration.app) >= migration.version:
@@ -126,7 +163,10 @@ def apply(connection: Any, migration: Migration) -> bool:
 
 def statements_of(migration: Migration) -> Iterator[str]:
     """The statements of a migration, and the one that notes that it was applied."""
-    yield from statements(migration.sql)
+    own = list(statements(migration.sql))
+    if migration.app and not own:
+        raise ConfigError("it has no statement")
+    yield from own
     if migration.app:
         yield _APP_APPLIED.format(migration.app, migration.version, migration.name)
     else:
@@ -134,16 +174,27 @@ def statements_of(migration: Migration) -> Iterator[str]:
 
 
 def statements(sql: str) -> Iterator[str]:
-    """The statements of a file: each ends with a semicolon at the end of a line, outside the body of a function."""
-    lines: list[str] = []
-    for line in sql.splitlines():
-        if not line.lstrip().startswith("--"):
-            lines.append(line)
-        text = "\n".join(lines).strip()
-        is_trigger = text.startswith("create trigger") and "\nbegin\n" in text
-        if text.endswith(";") and text.count("$$") % 2 == 0 and (not is_trigger or text.endswith("\nend;")):
-            yield text.removesuffix(";") if not is_trigger else text
-            lines = []
+    """The statements of a file, each without its semicolon. The last one may have none."""
+    text, tokens = "", list[str]()
+    for token in _TOKEN.finditer(sql):
+        if token.lastgroup == "line" or (token.lastgroup == "gap" and not tokens):
+            continue
+        text += token[0]
+        if token.lastgroup == "gap":
+            continue
+        tokens.append(token[0].lower())
+        if tokens[-1] == ";" and (tokens[-3:] == _BODY_ENDS or not _BODY.match(" ".join(tokens))):
+            yield from _checked(text, tokens)
+            text, tokens = "", []
+    yield from _checked(text, tokens)
+
+
+def _checked(text: str, tokens: list[str]) -> Iterator[str]:
+    """This statement, unless it is empty."""
+    if _CONTROL.match(" ".join(tokens)):
+        raise ConfigError(f"a migration is a transaction of its own, so it must not contain {tokens[0].upper()}")
+    if tokens not in ([], [";"]):
+        yield text.strip().removesuffix(";")
 
 
 def version_on(connection: Any, app: str = "") -> int:

@@ -14,7 +14,7 @@ from alembic import op
 from sqlalchemy import Connection
 
 from duly.store.dialects import Dialect, called
-from duly.store.migrate import Apps, apply, migrations, version_on
+from duly.store.migrate import Apps, apply, migrations, naming, version_on
 
 
 def dialect_on(connection: Connection) -> Dialect:
@@ -43,7 +43,8 @@ def upgrade_apps(connection: Connection, apps: Apps) -> None:
     if version_on(plain) >= migrations(dialect.name)[-1].version:
         for app, folder in apps.items():
             for migration in migrations(dialect.name, folder, app):
-                apply(plain, migration)
+                with naming(migration):
+                    apply(plain, migration)
 
 
 def step(
