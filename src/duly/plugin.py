@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duly.virtual.simulation import Simulation
     from duly.web.auth import Admin, Reader, Writer
     from duly.web.desk import Pages, serving
-    from duly.web.routing import Router
+    from duly.web.routing import Router, Transaction, repeatable
     from duly.web.schemas import Id, Model, Out, Page, Word, example
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "Simulated",
     "Simulation",
     "SourceError",
+    "Transaction",
     "Word",
     "Writer",
     "attempt_headers",
@@ -58,6 +59,7 @@ __all__ = [
     "plugins",
     "post_json",
     "query",
+    "repeatable",
     "serving",
     "setting",
     "words",
@@ -71,7 +73,7 @@ _LATER = {
     "duly.virtual.simulation": ("Simulation",),
     "duly.web.auth": ("Admin", "Reader", "Writer"),
     "duly.web.desk": ("Pages", "serving"),
-    "duly.web.routing": ("Router",),
+    "duly.web.routing": ("Router", "Transaction", "repeatable"),
     "duly.web.schemas": ("Id", "Model", "Out", "Page", "Word", "example"),
 }
 

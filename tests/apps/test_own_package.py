@@ -99,6 +99,9 @@ def test_everything_that_it_brings_is_used_and_uninstalling_it_does_no_harm(
             _eventually(lambda: asked(f"{url}/api/jobs/{job}")["queueState"] == "DONE")
             assert asked(f"{url}/api/jobs/{job}")["doneItems"] == 3
             assert asked(f"{url}/api/parcels/lost") == {"codes": ["A2", "A3"]}
+            sent = [asked(f"{url}/api/parcels", {"code": "A4"}, **{"Idempotency-Key": "a4"}) for _ in range(2)]
+            assert sent[0] == sent[1], "a repeated request is executed once"
+            _eventually(lambda: asked(f"{url}/api/items/{sent[0]['id']}")["state"] == "done")
             assert "/parcels" in {each["path"] for each in asked(f"{url}/api/dashboard")["screens"]}
             with urllib.request.urlopen(f"{url}/parcels", timeout=10) as page:
                 assert b"apps/parcels/parcels.js" in page.read()
@@ -120,10 +123,10 @@ def test_everything_that_it_brings_is_used_and_uninstalling_it_does_no_harm(
     gone = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "DULY_APPS": "reminders", "DULY_SOURCES_ALLOWED": ""}
     assert "parcel-found" not in duly("--help", **gone).stdout
     assert duly("migrate", **gone).stdout == "nothing to do: the database is up to date\n"
-    assert len(json.loads(duly("items", "--task", "parcels.send", "--json", **gone).stdout)) == 3
+    assert len(json.loads(duly("items", "--task", "parcels.send", "--json", **gone).stdout)) == 4
     assert "there is no app 'parcels' here" in duly("up", PYTHONPATH=gone["PYTHONPATH"]).stderr
     with opened(blank_url) as store:
-        assert sorted(query(store, "select code from parcels_parcel")) == [("A1",), ("A2",), ("A3",)]
+        assert sorted(query(store, "select code from parcels_parcel")) == [("A1",), ("A2",), ("A3",), ("A4",)]
 
 
 def test_a_worker_does_not_start_before_its_tables_are_there(duly: Run, blank_postgres_url: str) -> None:

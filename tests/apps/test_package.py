@@ -95,9 +95,9 @@ def up(env: dict[str, str], folder: Path, port: int) -> Iterator[str]:
         running.wait(30)
 
 
-def asked(url: str, body: Any = None) -> Any:
+def asked(url: str, body: Any = None, **headers: str) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read())
 
@@ -151,8 +151,9 @@ def test_its_task_and_its_route_work_where_the_setting_apps_names_it(env: dict[s
         given = {**env, "DULY_APPS": "texts, reminders", "SMS_GATEWAY_URL": f"{gateway.url}/texts"}
         with up(given, tmp_path, free_port()) as url:
             eventually(lambda: is_up(url))
-            sent = asked(f"{url}/api/texts", {"phone": "+385 1 234", "text": "Your order is ready"})
-            assert sent == {"id": 1}
+            for _ in range(2):
+                text = {"phone": "+385 1 234", "text": "Your order is ready"}
+                assert asked(f"{url}/api/texts", text, **{"Idempotency-Key": "order-7"}) == {"id": 1}
             (request,) = eventually(lambda: gateway.requests)
             assert request.body == {"to": "+385 1 234", "text": "Your order is ready"}
             eventually(lambda: asked(f"{url}/api/items/1")["state"] == "done")

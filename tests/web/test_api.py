@@ -25,6 +25,7 @@ from duly.web.auth import is_loopback
 from duly.web.feed import Listener, feed_of
 from duly.web.problems import Problem
 from duly.web.routes import live
+from duly.web.routing import Router, repeatable
 from tests.support import claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
 
@@ -67,6 +68,19 @@ def test_the_same_post_under_the_same_key_is_done_once_and_answered_the_same(hou
     assert (items(house.app), len(house.audit())) == before
     assert "idempotency-replayed" not in first.headers
     assert again.headers["idempotency-replayed"] == "true"
+
+
+def test_a_post_that_would_be_executed_twice_is_refused_when_it_is_registered() -> None:
+    routes = Router(prefix="/api/texts")
+
+    def send() -> None: ...
+
+    def count() -> None: ...
+
+    with pytest.raises(ConfigError, match=r"POST /api/texts/send: .*send would be executed again.*Transaction"):
+        routes.post("/send")(send)
+    routes.get("/send")(send)
+    routes.post("/count")(repeatable("it only reads")(count))
 
 
 def test_another_body_or_place_under_the_same_key_is_refused(house: House) -> None:

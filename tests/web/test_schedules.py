@@ -109,6 +109,20 @@ def test_what_was_deactivated_by_an_item_that_is_gone_is_reactivated_by_the_empt
     assert (answer.status_code, answer.json()) == (200, {"reactivated": 1, "isMore": False})
 
 
+def test_a_repeated_request_does_not_reactivate_what_was_deactivated_again_meanwhile(house: House) -> None:
+    add(house, "a", "every 1d")
+
+    def reactivated() -> Any:
+        with house.app.internals.store.transaction() as connection:
+            connection.execute("update duly_schedule set broken_at = created_at, next_at = null")
+        asked = {"json": {"run": True}, "headers": {"Idempotency-Key": "once"}}
+        return house.ana.post("/api/schedules/reactivate", **asked).json()
+
+    assert reactivated() == reactivated() == {"reactivated": 1, "isMore": False}
+    (row,) = house.ana.get("/api/schedules").json()["items"]
+    assert row["state"] == "broken"
+
+
 def test_a_selection_of_schedules_is_changed_as_a_whole(house: House) -> None:
     def make(who: TestClient, key: str, **more: Any) -> int:
         new = {"task": "echo", "key": key, "rule": "daily 02:30", "args": {"text": "x"}, **more}

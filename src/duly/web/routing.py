@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.datastructures import DefaultPlaceholder
@@ -16,6 +16,7 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from duly import Duly
+from duly.core.errors import ConfigError
 from duly.core.model import Placed
 from duly.verbs import Principal
 from duly.verbs.service import StoredReply
@@ -33,13 +34,26 @@ IdempotencyKey = Annotated[
 # The connection of a route that changes something. The function is called in a transaction, once per Idempotency-Key.
 Transaction = Annotated[Any, "transaction"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def repeatable(why: str) -> Callable[[F], F]:
+    """Marks the function of a POST that needs no `Transaction`, with the reason why a second execution does no harm."""
+
+    def mark(endpoint: F) -> F:
+        endpoint.repeatable = why  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
+
 
 class Router(APIRouter):
     """A router for functions that return structs.
 
     The answer's model is made from the return annotation: `Row`, `Page[Row]`, `list[Alert]`. A function with a
     parameter `connection: Transaction` is called once per Idempotency-Key; what it writes on that connection commits
-    together with its answer. An item that was put before is answered with 200.
+    together with its answer. A POST without it has to be marked as `repeatable`. An item that was put before is
+    answered with 200.
     """
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -51,6 +65,13 @@ class Router(APIRouter):
         if getattr(answer, "__origin__", None) is Placed:
             options["responses"] = {200: {"model": options["response_model"]}}
         is_act = Transaction in hints.values()
+        is_once = is_act or Once in hints.values() or IdempotencyKey in hints.values()
+        if "POST" in options["methods"] and not is_once and not hasattr(endpoint, "repeatable"):
+            raise ConfigError(
+                f"POST {self.prefix}{path}: {endpoint.__module__}.{endpoint.__qualname__} would be executed again for "
+                "a repeated Idempotency-Key: give it a parameter `connection: Transaction` and write on that "
+                "connection, or mark it with @repeatable if that does no harm"
+            )
         super().add_api_route(path, _act(endpoint, hints) if is_act else endpoint, **options)
 
 

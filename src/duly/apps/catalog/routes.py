@@ -21,7 +21,7 @@ from duly.verbs import Principal
 from duly.web.auth import Owner, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, serving
 from duly.web.problems import Problem
-from duly.web.routing import Router, Transaction
+from duly.web.routing import Router, Transaction, repeatable
 from duly.web.schemas import Model, Name, Page, Word, clean, example
 
 router = Router(tags=["apps"])
@@ -79,6 +79,7 @@ class ReactivateAllIn(ReactivateIn, **example(cause="duly.outbound.http.TimedOut
 
 
 @router.post("/api/plan")
+@repeatable("it only reads")
 def plan_catalog(asked: PlanIn, principal: Reader) -> Plan:
     """Compute the calls and minutes that a catalog of this size needs, and what fails first as it grows."""
     return plan(**asked.model_dump())

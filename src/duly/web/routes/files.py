@@ -28,7 +28,7 @@ from duly.web.auth import Admin, Reader, Writer
 from duly.web.desk import App, Pages, masked
 from duly.web.problems import Problem
 from duly.web.routes.jobs import JobType
-from duly.web.routing import IdempotencyKey, Router, Transaction
+from duly.web.routing import IdempotencyKey, Router, Transaction, repeatable
 from duly.web.schemas import Args, Id, Model, Page, clean, example
 from duly.web.uploads import UPLOADED, is_form, received, spooled
 
@@ -125,6 +125,7 @@ async def create_job(
 
 
 @router.post("/api/jobs/preview", openapi_extra=_SEEN)
+@repeatable("it only reads")
 async def preview_job(request: Request, app: App, principal: Writer, job_type: JobType = None) -> FilePreview:
     """Preview a file: how its first rows would be read, and which column is which field. Nothing is stored."""
     intake = app.internals.intake
@@ -157,6 +158,7 @@ def mend_row_of_job(
 
 
 @router.post("/api/jobs/{job_id}/mend", openapi_extra=_SENT)
+@repeatable("only rows that are in error are tried again")
 async def mend_job(job_id: Id, request: Request, app: App, principal: Writer) -> MendReport:
     """Upload corrected rejects: each row is tried again in place of the row in error with the same number."""
     await run_in_threadpool(app.internals.verbs.jobs.get, principal, job_id)
@@ -166,6 +168,7 @@ async def mend_job(job_id: Id, request: Request, app: App, principal: Writer) ->
 
 
 @router.post("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
+@repeatable("it only reads")
 def export_job(job_id: Id, app: App, principal: Reader, format: Format = "xlsx") -> Response:
     """All rows with their input and result, as a file that is written while it is sent."""
     return _file(job_id, format, app.internals.exports.whole(principal, job_id, format), "")
@@ -184,6 +187,7 @@ def download_rejects(job_id: Id, app: App, principal: Reader, format: Format = "
 
 
 @router.post("/api/ingestion/scan")
+@repeatable("a file becomes one job, however often it is found")
 def scan_sources(app: App, principal: Admin, asked: ScanIn | None = None) -> ScanReport:
     """Scan the inbox and the allowed sources, and create one job for each new file.
 

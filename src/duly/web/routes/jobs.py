@@ -20,7 +20,7 @@ from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.problems import Problem
-from duly.web.routing import Router, Transaction
+from duly.web.routing import Router, Transaction, repeatable
 from duly.web.schemas import BIG, Id, Model, Moment, Page, ReasonIn, RowId, example, out
 
 router = Router(tags=["jobs"])
@@ -183,6 +183,7 @@ def resume_job(job_id: Id, verbs: Verbs, principal: Writer, connection: Transact
 
 
 @router.post("/api/jobs/{job_id}/kickoff")
+@repeatable("it works like a worker that runs for longer; a row is processed once")
 def kick_off_job(
     job_id: Id,
     app: App,

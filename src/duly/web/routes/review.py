@@ -13,7 +13,7 @@ from duly.core.wire import Doc
 from duly.verbs.acts import shown
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import Pages, Verbs
-from duly.web.routing import Once, Router, Transaction
+from duly.web.routing import Once, Router, Transaction, repeatable
 from duly.web.schemas import Changed, FilterIn, GroupId, Id, Model, Page, ReasonIn, Word, clean, example, out
 
 router = Router(tags=["review"])
@@ -83,6 +83,7 @@ def revive_canary(group_id: GroupId, verbs: Verbs, principal: Writer, connection
 
 
 @router.post("/api/acts/count")
+@repeatable("it only reads")
 def count_rows(asked: CountIn, verbs: Verbs, principal: Reader, owner: Owner) -> Count:
     """How many rows an act would change. Nothing is changed."""
     found = verbs.acts.count(principal, asked.filter.model_dump(), owner)

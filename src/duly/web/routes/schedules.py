@@ -19,7 +19,7 @@ from duly.verbs.timetable import Move, rule_or_slots, rule_preview
 from duly.web.auth import Admin, Owner, Reader, Writer
 from duly.web.desk import App, Pages, Verbs, masked, open_task
 from duly.web.routes.queues import line_shown
-from duly.web.routing import Router, Transaction
+from duly.web.routing import Router, Transaction, repeatable
 from duly.web.schemas import (
     BIG,
     Args,
@@ -141,6 +141,7 @@ def list_schedules(
 
 
 @router.post("/api/schedules/preview")
+@repeatable("it only reads")
 def preview_rule(asked: PreviewIn, app: App, principal: Reader) -> RulePreview:
     """Describe a rule in words, with its next times."""
     return rule_preview(asked.rule, asked.zone, app.clock.now(), asked.n)
@@ -157,9 +158,13 @@ def act_on_schedules(body: SchedulesAct, verbs: Verbs, principal: Writer, connec
 
 
 @router.post("/api/schedules/reactivate")
-def reactivate_schedules(asked: ReactivateSchedulesIn, verbs: Verbs, principal: Writer) -> ReactivatedSchedules:
+def reactivate_schedules(
+    asked: ReactivateSchedulesIn, verbs: Verbs, principal: Writer, connection: Transaction
+) -> ReactivatedSchedules:
     """Reactivate schedules that were deactivated after repeated failures, by task and cause, a portion at a time."""
-    done, is_more = verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
+    done, is_more = verbs.schedules.reactivate_all(
+        principal, asked.task, cause=asked.cause, run_now=asked.run, connection=connection
+    )
     return ReactivatedSchedules(done, is_more)
 
 

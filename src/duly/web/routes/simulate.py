@@ -19,7 +19,7 @@ from duly.core.wire import Doc
 from duly.plugins import simulations
 from duly.web.auth import Admin
 from duly.web.problems import Problem
-from duly.web.routing import Router
+from duly.web.routing import Router, repeatable
 from duly.web.schemas import Model, Word, example
 
 router = Router(tags=["live"])
@@ -69,6 +69,7 @@ def list_simulations(principal: Admin) -> Simulations:
 
 
 @router.post("/api/simulate")
+@repeatable("it changes nothing")
 def simulate(asked: SimulateIn, principal: Admin) -> SimulatedDays:
     """Simulate the next days of an app in virtual time, also with failing calls or without workers.
 

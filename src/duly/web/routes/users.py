@@ -28,7 +28,7 @@ from duly.web.auth import (
 )
 from duly.web.desk import Pages, Verbs
 from duly.web.problems import Problem
-from duly.web.routing import Once, Router, Transaction
+from duly.web.routing import Once, Router, Transaction, repeatable
 from duly.web.schemas import Model, Moment, Page, Password, Word, clean, example, out
 
 log = logging.getLogger("duly.web")
@@ -72,6 +72,7 @@ def who_am_i(principal: Reader) -> Me:
 
 
 @router.post("/api/session", status_code=204)
+@repeatable("another session is created; its cookie must not be stored")
 def sign_in(body: SignIn, request: Request, verbs: Verbs, response: Response) -> None:
     """Sign in with a password. The session is a cookie that scripts cannot read.
 

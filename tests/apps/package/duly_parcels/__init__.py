@@ -12,9 +12,8 @@ from duly.plugin import NewAlert, Parameter, Plugin, Screen, Section, Simulated,
 
 if TYPE_CHECKING:
     import click
-    from fastapi import APIRouter
 
-    from duly.plugin import Address, FileSource, Found, JobSettings, Simulation
+    from duly.plugin import Address, FileSource, Found, JobSettings, Router, Simulation
 
 HERE = Path(__file__).parent
 
@@ -38,6 +37,9 @@ class Parcels:
 
     def find(self, code: str) -> None:
         query(self.app, "update parcels_parcel set is_lost = :no where code = :code", {"no": False, "code": code})
+
+    def send(self, code: str, connection: Any) -> int:
+        return int(self.task.options(connection=connection).put(code=code).id)
 
 
 def install(app: Duly, settings: ParcelsSettings) -> Parcels:
@@ -96,19 +98,32 @@ def sources(settings: ParcelsSettings) -> "Iterable[FileSource]":
     return [FileSource(scheme="depot", open=open_depot)]
 
 
-def router() -> "APIRouter":
+def router() -> "Router":
     from typing import Annotated
 
-    from fastapi import APIRouter, Depends
+    from fastapi import Depends
 
-    from duly.plugin import Reader, serving
+    from duly.plugin import Model, Reader, Router, Transaction, Word, Writer, serving
 
-    routes = APIRouter(prefix="/api/parcels", tags=["parcels"])
+    class NewParcel(Model):
+        code: Word
+
+    routes = Router(prefix="/api/parcels", tags=["parcels"])
 
     @routes.get("/lost")
     def lost_parcels(parcels: Annotated[Parcels, Depends(serving(plugin))], principal: Reader) -> dict[str, list[str]]:
         """The parcels that are lost."""
         return {"codes": parcels.lost()}
+
+    @routes.post("", status_code=201)
+    def send_parcel(
+        new: NewParcel,
+        parcels: Annotated[Parcels, Depends(serving(plugin))],
+        principal: Writer,
+        connection: Transaction,
+    ) -> dict[str, int]:
+        """Send a parcel."""
+        return {"id": parcels.send(new.code, connection)}
 
     return routes
 
