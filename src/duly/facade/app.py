@@ -186,7 +186,8 @@ class Duly:
         connection: Any = None,
     ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-        return self.internals.verbs.items.retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
+        with _items(self).lent(connection) as own:
+            return _items(self).retry(LOCAL, *ids, at=at, delay=delay, connection=own)
 
     def again(
         self,
@@ -198,8 +199,9 @@ class Duly:
         connection: Any = None,
     ) -> Placed[Any]:
         """Put an item that has ended again, as a new one: same task, arguments, queue, rank and tries."""
-        items, trace = self.internals.verbs.items, self.internals.telemetry.traceparent()
-        placed = items.again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)
+        trace = self.internals.telemetry.traceparent()
+        with _items(self).lent(connection) as own:
+            placed = _items(self).again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=own)
         return placed.awaited_by(self.internals.endings)
 
     def edit(
@@ -214,9 +216,10 @@ class Duly:
         connection: Any = None,
     ) -> Row:
         """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
-        return self.internals.verbs.items.edit(
-            LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection
-        )
+        with _items(self).lent(connection) as own:
+            return _items(self).edit(
+                LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=own
+            )
 
     # -- the database
 

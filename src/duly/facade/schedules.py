@@ -52,7 +52,8 @@ class Schedules(Timetable):
 
         Keys that exist are left as they are; returns how many are new.
         """
-        return self._verbs.create_many(task, rule, rows, connection=connection)
+        with self._verbs.lent(connection) as own:
+            return self._verbs.create_many(task, rule, rows, connection=own)
 
     def begin(self, begun: Recurring[...]) -> None:
         """Remember a schedule that `every` began: it must be put before a worker starts."""

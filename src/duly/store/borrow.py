@@ -1,20 +1,22 @@
-"""Puts on a connection that the caller owns: the item exists if and only if the caller's transaction commits.
+"""Puts and other acts on a connection that the caller owns: they exist if and only if the caller's transaction commits.
 
-It works with psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async) and
-Django. None of them is imported: a connection is recognized by its class and package, also when the caller's own class
-derives from it. Statements run on plain cursors, whatever row, time or JSON types the caller has set on the connection.
-Errors of the driver are passed on as they are, for the transaction is the caller's, except that of a missing schema.
-Nothing here opens another connection, because the caller may hold SQLite's write lock.
+A put works with psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async)
+and Django. None of them is imported: a connection is recognized by its class and package, also when the caller's own
+class derives from it. Statements run on plain cursors, whatever row, time or JSON types the caller has set on the
+connection. Errors of the driver are passed on as they are, for the transaction is the caller's, except that of a
+missing schema. Nothing here opens another connection, because the caller may hold SQLite's write lock.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from duly.core.errors import DulyError, InputError, NotMigrated
 from duly.core.model import NewItem, Placed
+from duly.store.contract import Store
 from duly.store.dialects import Colour, Dialect, Run, answered, called, every
 from duly.store.migrate import LEDGER, VERSION, migrations, statements_of
 from duly.store.postgres import aware
@@ -38,6 +40,27 @@ def put_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
 async def aput_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
     """The same on an async connection."""
     return await _put(new, *_known(connection, "async"))
+
+
+@contextmanager
+def lent(store: Store, connection: Any) -> Iterator[Any]:
+    """The caller's connection as verbs on this store use it: what they do there is done as a whole or not at all."""
+    with store.lent(_driver_connection(connection)) as own:
+        yield own
+
+
+def _driver_connection(connection: Any) -> Any:
+    """The driver's own connection, if this is one of SQLAlchemy or Django, inside of their transaction."""
+    for cls in type(connection).__mro__:
+        library = _LIBRARIES["sync"].get(f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}")
+        if library is _django:
+            connection.ensure_connection()
+            return connection.connection
+        if library is not None:
+            connection = connection.connection() if library is _session else connection
+            connection.exec_driver_sql("select 1")  # begins a transaction, or the library would not end ours
+            return connection.connection.driver_connection
+    return connection
 
 
 async def _put(new: NewItem, dialect: Dialect, run: Run) -> Placed[Any]:

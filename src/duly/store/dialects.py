@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from duly.core.errors import InputError
 from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.records import ColumnType
@@ -29,6 +30,16 @@ Colour: TypeAlias = Literal["sync", "async"]
 async def answered(value: Any) -> Any:
     """The return value of a driver call, awaited if necessary."""
     return await value if isinstance(value, Awaitable) else value
+
+
+def not_lent(connection: Any, driver: str) -> InputError:
+    """The error about a thing on which verbs cannot act inside the caller's transaction."""
+    name = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    return InputError(
+        "connection",
+        f"must be an open connection of {driver}, or a connection or session of SQLAlchemy or Django that uses "
+        f"{driver}, got a {name}",
+    )
 
 
 class Dialect:

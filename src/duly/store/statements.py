@@ -117,6 +117,14 @@ class Statements(Generic[C]):
         with self._writing() as connection:
             return act(connection)
 
+    def lent(self, connection: Any) -> AbstractContextManager[C]:
+        """A driver's connection that a caller owns, as sections run on it, whatever rows the caller has set for it.
+
+        What is done in the block is done as a whole or not at all, and commits with the caller's transaction. Without
+        a transaction, on a connection in autocommit, it is a transaction of its own.
+        """
+        raise NotImplementedError
+
     @contextmanager
     def _joining(self, connection: C | None) -> Iterator[C]:
         """The caller's transaction; without one, a new one."""

@@ -25,6 +25,7 @@ from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
 from duly.core.patience import Thrifty
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth, Measure, Role, Scope
+from duly.store.borrow import lent
 from duly.store.contract import Store
 from duly.store.statements import WAITS
 from duly.tasks.task import Task
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from duly.verbs import Verbs
     from duly.verbs.audit import Audit
 
-G = TypeVar("G")
+G = TypeVar("G", bound="VerbGroup")
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -165,6 +166,15 @@ class VerbGroup:
         return self._context.now()
 
     @contextmanager
+    def lent(self, connection: Any) -> Iterator[Any]:
+        """A caller's own connection, as verbs use it: all of a verb is done there, or nothing. None stays None."""
+        if connection is None:
+            yield None
+        else:
+            with lent(self._store, connection) as own:
+                yield own
+
+    @contextmanager
     def _noted(
         self, who: Principal, action: str, subject: str, details: Mapping[str, Any] = NONE, connection: Any = None
     ) -> Iterator[Any]:
@@ -175,15 +185,23 @@ class VerbGroup:
 
 
 def by_code(group: Callable[[S], G], verb: Callable[Concatenate[G, Principal, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A method that calls this verb of the group that `group` finds, with users' code as the one who acts: no `who`."""
+    """A method that calls this verb of the group that `group` finds, with user code as the principal: no `who`.
+
+    A `connection` of the caller's own is lent to the verb for this call.
+    """
 
     @wraps(verb)
     def act(self: S, /, *args: P.args, **options: P.kwargs) -> R:
-        return verb(group(self), LOCAL, *args, **options)
+        here = group(self)
+        given = shape.bind(here, LOCAL, *args, **options)
+        with here.lent(given.arguments.get("connection")) as connection:
+            given.arguments["connection"] = connection
+            return verb(*given.args, **given.kwargs)
 
+    shape = signature(verb)
     shown: Any = act  # help() must not show `who`
-    parameters = signature(verb).parameters.values()
-    shown.__signature__ = signature(verb).replace(parameters=[each for each in parameters if each.name != "who"])
+    parameters = [each for each in shape.parameters.values() if each.name != "who"]
+    shown.__signature__ = shape.replace(parameters=parameters)
     return act
 
 

@@ -52,10 +52,10 @@ class Items(VerbGroup):
                 placed = put_borrowed(connection, new)
                 known = None if placed.fresh else placed.id
             except KeyConflict as error:
-                if self._read.row(error.item_id, new.owner) is not None:
+                if self._read.row(error.item_id, new.owner, connection) is not None:
                     raise
                 known = error.item_id
-            if known is not None and self._read.row(known, new.owner) is None:
+            if known is not None and self._read.row(known, new.owner, connection) is None:
                 raise KeyConflict(f"the key {who.unscoped(new.key or '')!r} is already used; choose another key", 0)
             if placed.fresh:
                 self._audit.note(who, action, f"item:{placed.id}", details, connection)
@@ -77,7 +77,7 @@ class Items(VerbGroup):
         A row of a job comes as an item of its own, which the job does not count. It has no key, unless one is given.
         """
         self.find(who, item_id, connection)
-        (item,) = self._store.fetch([item_id])
+        (item,) = self._store.fetch([item_id], connection)
         if item.state in LIVE:
             raise WrongState(f"item {item_id} is {item.state}; only an item that has ended can be put again")
         if item.task.startswith(OWN):
@@ -187,10 +187,10 @@ class Items(VerbGroup):
         store = self._store
         # Read first, so that every change from here on is noticed.
         version = store.read("item_version", {"id": item_id}, connection) if is_id(item_id) else []
-        row = self.find(who, item_id)
+        row = self.find(who, item_id, connection)
         if row.state not in ("waiting", "failed"):
             raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
-        (item,) = store.fetch([item_id])
+        (item,) = store.fetch([item_id], connection)
         options = {"at": at, "queue": queue, "rank": rank, "tries": tries}
         before, after = _content(item), self._edited(item, args(row) if callable(args) else args, options)
         now = self._now()
@@ -284,7 +284,7 @@ class Items(VerbGroup):
     ) -> list[Change]:
         """The changes of these items by the outcome. Those that cannot change are skipped, or raise one error."""
         now = self._now()
-        found = self._store.fetch([item_id for item_id in ids if is_id(item_id)])
+        found = self._store.fetch([item_id for item_id in ids if is_id(item_id)], connection)
         items = {item.id: item for item in found if who.reach in (None, item.owner)}
         twins: set[int] = set()  # whose key another live item has: they cannot live again
         if isinstance(outcome(now), Revived):

@@ -78,7 +78,11 @@ def aware(cursor: Any) -> Any:
 
 
 DRIVERS: Mapping[Colour, Drivers] = {
-    "sync": {"psycopg.Connection": _psycopg, "psycopg2.connection": _psycopg2},
+    "sync": {
+        "psycopg.Connection": _psycopg,
+        "psycopg2.connection": _psycopg2,
+        "duly.Borrowed": lambda borrowed: _psycopg(borrowed.connection),
+    },
     "async": {
         "psycopg.AsyncConnection": _psycopg,
         "asyncpg.Connection": _asyncpg,

@@ -20,8 +20,10 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import ByteaBinaryLoader
 
 from duly.core.errors import ConfigError, ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
+from duly.store.dialects import not_lent
 from duly.store.postgres import MIGRATION_LOCK
 from duly.store.postgres.arrays import array_parameters, columns
+from duly.store.postgres.borrowed import Borrowed
 from duly.store.postgres.connections import AnswerTimeout, Connection, ConnectionPool, is_shared
 from duly.store.postgres.herald import Herald
 from duly.store.records import Record
@@ -279,6 +281,16 @@ class Sessions(Statements[Connection]):
                 yield connection
             finally:
                 connection.patience = self._patience
+
+    @contextmanager
+    def lent(self, connection: Any) -> Iterator[Any]:
+        if not isinstance(connection, psycopg.Connection):
+            raise not_lent(connection, "psycopg")
+        own = connection if isinstance(connection, Connection) else Borrowed(connection)
+        if not connection.autocommit:  # begin the caller's transaction, for otherwise the block below would end it
+            own.execute("select 1")
+        with connection.transaction():
+            yield own
 
     @contextmanager
     def migrations(self) -> Iterator[Connection]:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
+from duly.store.dialects import not_lent
 from duly.store.records import Record, Turn
 from duly.store.sql import reads, sections
 from duly.store.sqlite import MISSING
@@ -229,6 +230,32 @@ class SqliteFile(Statements[sqlite3.Connection]):
                 leave(connection)
             else:
                 connection.close()
+
+    @contextmanager
+    def lent(self, connection: Any) -> Iterator[sqlite3.Connection]:
+        if not isinstance(connection, sqlite3.Connection):
+            raise not_lent(connection, "sqlite3")
+        factories = connection.row_factory, connection.text_factory
+        connection.row_factory, connection.text_factory = None, str
+        is_autocommit = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
+        is_ours = is_autocommit and not connection.in_transaction
+        try:
+            if not connection.in_transaction:  # at once for writing: a transaction that has read may not get to it
+                connection.execute("begin immediate")
+            connection.execute("savepoint duly_act")
+            try:
+                yield connection
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback to duly_act")
+                raise
+            finally:
+                if connection.in_transaction:
+                    connection.execute("release duly_act")
+        finally:
+            connection.row_factory, connection.text_factory = factories
+            if is_ours and connection.in_transaction:
+                connection.execute("commit")
 
     @contextmanager
     def migrations(self) -> Iterator[sqlite3.Connection]:
