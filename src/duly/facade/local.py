@@ -79,10 +79,11 @@ class Local:
         check_names(given, ItemOptions, "put")
         trace, options = self.app.internals.telemetry.traceparent(), cast("Options", given)
         new = self.app.task_named(task).make_item(dict(args or {}), options, trace)
-        return self.verbs.items.put(self.who, new)
+        return self.verbs.items.put(self.who, new).awaited_by(self.app.internals.endings)
 
     def again(self, item_id: int, **given: Any) -> Placed[Any]:
-        return self.verbs.items.again(self.who, item_id, **given, trace=self.app.internals.telemetry.traceparent())
+        trace = self.app.internals.telemetry.traceparent()
+        return self.verbs.items.again(self.who, item_id, **given, trace=trace).awaited_by(self.app.internals.endings)
 
     def act_on(self, action: Any, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
         return self.verbs.items.act(self.who, action, ids, reason=reason, skip=skip)
