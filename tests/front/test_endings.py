@@ -6,13 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
 from duly import NEVER, Duly
-from duly.core.errors import ItemFailed, StoreUnavailable, WrongState
+from duly.core.errors import DoesNotExist, InputError, ItemFailed, StoreUnavailable, WrongState
 from duly.core.model import Placed
 from duly.facade import endings
 from duly.store import Store
@@ -89,6 +90,57 @@ def test_a_put_in_a_transaction_is_waited_for_beyond_its_commit(app: Duly, store
         with store.transaction() as connection:
             placed = app.task_named("double").options(connection=connection).put(n=3)
         assert placed.wait(LONG) == 6
+
+
+@pytest.mark.parametrize("thing", [0, -1, 2**63, True, "1", None, 1.0])
+def test_what_cannot_be_the_id_of_an_item_is_not_waited_for(app: Duly, thing: Any) -> None:
+    with pytest.raises(InputError, match=r"^item_id: must be the id of an item, got "):
+        app.wait(thing)
+
+
+def test_an_item_that_never_was_is_not_waited_for(app: Duly) -> None:
+    with pytest.raises(DoesNotExist, match="there is no item 1000000000"):
+        app.wait(10**9)
+
+
+def test_whoever_waits_for_an_item_is_told_when_it_is_gone(app: Duly, store: Store) -> None:
+    placed = app.task_named("double").after(3_600).put(n=1)
+    told: list[ItemFailed] = []
+
+    def wait() -> None:
+        with pytest.raises(ItemFailed, match=f"item {placed.id} is gone: ") as gone:
+            app.wait(placed.id)
+        told.append(gone.value)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not app.internals.endings._awaited:
+        time.sleep(0.01)
+    store.query("delete from duly_item where id = :id", {"id": placed.id})
+    thread.join(LONG)
+    assert told[0].state == "gone"
+    for late in (placed.wait, lambda: asyncio.run(placed.await_())):  # and who comes too late
+        with pytest.raises(ItemFailed, match="is gone"):
+            late()
+
+
+def test_what_is_not_committed_yet_is_waited_for_until_the_timeout(app: Duly, store: Store) -> None:
+    with suppress(ZeroDivisionError), store.transaction() as connection:
+        placed = app.task_named("double").options(connection=connection).put(n=3)
+        with pytest.raises(TimeoutError):
+            placed.wait(0.01)
+        raise ZeroDivisionError
+    with pytest.raises(TimeoutError):
+        placed.wait(0.01)
+    with pytest.raises(DoesNotExist):
+        app.wait(placed.id)
+
+
+def test_what_the_client_of_an_app_put_can_be_waited_for(app: Duly) -> None:
+    with working(app):
+        placed = app.client.put("double", {"n": 4})
+        assert placed.wait(LONG) == 8
+        assert app.client.again(placed.id).wait(LONG) == 8
 
 
 def test_what_another_door_put_cannot_be_waited_for() -> None:

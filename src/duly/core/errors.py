@@ -43,10 +43,11 @@ class NotAllowed(DulyError):
 
 
 class ItemFailed(DulyError):
-    """An item that was waited for has ended otherwise than well: `state` is failed or cancelled."""
+    """An item that was waited for has ended otherwise than well: `state` is failed, cancelled or gone."""
 
     def __init__(self, item_id: int, state: str, reason: str) -> None:
-        super().__init__(f"item {item_id} {'failed' if state == 'failed' else f'was {state}'}: {reason}")
+        how = {"failed": "failed", "gone": "is gone"}.get(state, f"was {state}")
+        super().__init__(f"item {item_id} {how}: {reason}")
         self.item_id = item_id
         self.state = state
         self.reason = reason

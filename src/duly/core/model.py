@@ -202,9 +202,9 @@ class Armed(Struct, frozen=True, gc=False):
 class Waits(Protocol):
     """Knows when items end."""
 
-    def ended(self, item_id: int, timeout: float | None) -> Any: ...
+    def ended(self, item_id: int, timeout: float | None, is_put: bool) -> Any: ...
 
-    async def aended(self, item_id: int, timeout: float | None) -> Any: ...
+    async def aended(self, item_id: int, timeout: float | None, is_put: bool) -> Any: ...
 
 
 class Placed(Struct, Generic[R_co], frozen=True, dict=True):
@@ -214,9 +214,13 @@ class Placed(Struct, Generic[R_co], frozen=True, dict=True):
     execution_key: str
     fresh: Annotated[bool, Doc("False: a live item with this key and content exists, and this is its id.")]
 
-    def awaited_by(self, waits: Waits) -> Placed[R_co]:
-        """The same, able to be waited for. What it waits by is no part of its content."""
+    def awaited_by(self, waits: Waits, is_put: bool = True) -> Placed[R_co]:
+        """The same, able to be waited for. What it waits by is no part of its content.
+
+        `is_put`: it is committed, so if it is not found, it is gone.
+        """
         force_setattr(self, "_waits", waits)
+        force_setattr(self, "_is_put", is_put)
         return self
 
     def read_by(self, returns: Any) -> Placed[R_co]:
@@ -225,15 +229,22 @@ class Placed(Struct, Generic[R_co], frozen=True, dict=True):
         return self
 
     def wait(self, timeout: float | None = None) -> R_co:
-        """Wait until it has ended, and return its result; ItemFailed when it failed for good or was cancelled.
+        """Wait until it has ended, and return its result; None if it ended with Skip or NotFound.
 
-        TimeoutError after `timeout` seconds. An item that was put in a transaction exists once that has committed.
+        ItemFailed when it failed for good, was cancelled, or is gone. TimeoutError after `timeout` seconds. An item
+        that was put on your own connection exists once you commit: until then it is waited for, and after a rollback
+        until the timeout.
         """
-        return self._read(self._ends().ended(self.id, timeout))
+        return self._read(self._ends().ended(self.id, timeout, self._is_committed))
 
     async def await_(self, timeout: float | None = None) -> R_co:
         """`wait` for async callers."""
-        return self._read(await self._ends().aended(self.id, timeout))
+        return self._read(await self._ends().aended(self.id, timeout, self._is_committed))
+
+    @property
+    def _is_committed(self) -> bool:
+        is_put: bool = getattr(self, "_is_put", True)
+        return is_put
 
     def _ends(self) -> Waits:
         waits: Waits | None = getattr(self, "_waits", None)

@@ -28,7 +28,7 @@ from duly.verbs import LOCAL
 from duly.verbs.context import by_code
 from duly.verbs.items import Items
 from duly.verbs.queues import Queues
-from duly.verbs.read import Read
+from duly.verbs.read import LAST_ID, Read
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -167,8 +167,11 @@ class Duly:
         known[name] = JobType(name=name, task=task, fields=fields, kinds=IMAGES if images else TABLES)
 
     def wait(self, item_id: int, timeout: float | None = None) -> Any:
-        """Wait until an item has ended, and return its result; see `Placed.wait`."""
-        return self.internals.endings.ended(item_id, timeout)
+        """Wait until an item has ended, and return its result; see `Placed.wait`. It must exist already."""
+        if type(item_id) is not int or not 1 <= item_id <= LAST_ID:
+            raise InputError("item_id", f"must be the id of an item, got {item_id!r:.80}")
+        _items(self).find(LOCAL, item_id)
+        return self.internals.endings.ended(item_id, timeout, is_put=True)
 
     # -- care
 
@@ -202,7 +205,7 @@ class Duly:
         trace = self.internals.telemetry.traceparent()
         with _items(self).lent(connection) as own:
             placed = _items(self).again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=own)
-        return placed.awaited_by(self.internals.endings)
+        return placed.awaited_by(self.internals.endings, is_put=connection is None)
 
     def edit(
         self,

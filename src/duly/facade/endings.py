@@ -18,6 +18,7 @@ from typing import Any
 
 from duly.core.errors import ItemFailed, StoreError, StoreUnavailable
 from duly.core.forks import renew_in_children
+from duly.core.model import LIVE
 from duly.core.shown import Ending
 from duly.store.contract import Store
 
@@ -42,21 +43,25 @@ class Endings:
         """Start without waiting callers: a forked process has no thread, and the callers are in its parent."""
         self._lock = threading.Lock()
         self._awaited: dict[int, list[Ended]] = defaultdict(list)
+        self._known: set[int] = set()  # those of the awaited items that surely were put
         self._watchers: list[Callable[[], object]] = []
         self._stop: threading.Event | None = None
         self._idle_since = 0.0
 
-    def ended(self, item_id: int, timeout: float | None) -> Any:
-        """The result of an item, when it has ended; ItemFailed when it failed for good or was cancelled."""
-        with self._waiting(item_id) as ended:
+    def ended(self, item_id: int, timeout: float | None, is_put: bool) -> Any:
+        """The result of an item, when it has ended; ItemFailed when it failed for good, was cancelled or is gone.
+
+        `is_put`: it was committed. Otherwise it may still come, so it counts as gone only after it was found once.
+        """
+        with self._waiting(item_id, is_put) as ended:
             self._look([item_id])
             try:
                 return ended.result(timeout)
             except TimeoutError:
                 raise TimeoutError(f"item {item_id} has not ended within {timeout:g} s") from None
 
-    async def aended(self, item_id: int, timeout: float | None) -> Any:
-        with self._waiting(item_id) as ended:
+    async def aended(self, item_id: int, timeout: float | None, is_put: bool) -> Any:
+        with self._waiting(item_id, is_put) as ended:
             await asyncio.to_thread(self._look, [item_id])
             try:
                 return await asyncio.wait_for(asyncio.wrap_future(ended), timeout)
@@ -104,10 +109,12 @@ class Endings:
             self._stop = None
 
     @contextmanager
-    def _waiting(self, item_id: int) -> Iterator[Ended]:
+    def _waiting(self, item_id: int, is_put: bool) -> Iterator[Ended]:
         ended: Ended = Future()
         with self._lock:
             self._awaited[item_id].append(ended)
+            if is_put:
+                self._known.add(item_id)
             self._listen()
         try:
             yield ended
@@ -117,6 +124,7 @@ class Endings:
                 waiting.remove(ended)
                 if not waiting:
                     del self._awaited[item_id]
+                    self._known.discard(item_id)
                 self._idle_since = time.monotonic()
 
     def _listen(self) -> None:
@@ -147,13 +155,22 @@ class Endings:
             self._look(portion)
 
     def _look(self, ids: Sequence[int]) -> None:
-        found = self._endings(ids)
+        with self._lock:  # before the look: what is put after it is not gone
+            known = self._known.intersection(ids)
+        found = {each.id: each for each in self._endings(ids)}
         with self._lock:
-            waiting = [(each, ending) for ending in found for each in self._awaited.get(ending.id, ())]
-        for each, ending in waiting:
+            self._known |= found.keys() & self._awaited.keys()
+            waiting = [(each, item_id) for item_id in known | found.keys() for each in self._awaited.get(item_id, ())]
+        for each, item_id in waiting:
             with suppress(InvalidStateError):  # another look was faster, or the caller no longer waits
-                if ending.state == "done":
-                    each.set_result(ending.result)
-                else:
-                    reason = (ending.last_error or "").partition("\n")[0]
-                    each.set_exception(ItemFailed(ending.id, ending.state, reason))
+                _tell(each, item_id, found.get(item_id))
+
+
+def _tell(waiting: Ended, item_id: int, ending: Ending | None) -> None:
+    """Tell a caller how an item has ended, if it has; None: it no longer exists."""
+    if ending is None:
+        waiting.set_exception(ItemFailed(item_id, "gone", "it was removed, or pruned after its end"))
+    elif ending.state == "done":
+        waiting.set_result(ending.result)
+    elif ending.state not in LIVE:
+        waiting.set_exception(ItemFailed(item_id, ending.state, (ending.last_error or "").partition("\n")[0]))

@@ -178,14 +178,14 @@ class Internals:
 
     def place(self, new: NewItem, connection: Any = None) -> Placed[Any]:
         placed = self.database.store.put([new])[0] if connection is None else put_borrowed(connection, new)
-        return placed.awaited_by(self.endings)
+        return placed.awaited_by(self.endings, is_put=connection is None)
 
     async def aplace(self, new: NewItem, connection: Any = None) -> Placed[Any]:
         if connection is not None:
             placed = await aput_borrowed(connection, new)
         else:
             placed = (await asyncio.to_thread(self.store.put, [new]))[0]
-        return placed.awaited_by(self.endings)
+        return placed.awaited_by(self.endings, is_put=connection is None)
 
     # An app that takes no files does not load what reads and writes them.
 

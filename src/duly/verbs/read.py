@@ -112,7 +112,7 @@ class Read:
             before = rows[-1].id
 
     def endings(self, ids: Sequence[int]) -> list[shown.Ending]:
-        """How those of these items ended that have ended."""
+        """How those of these items that exist have ended; those that have not, with their state."""
         return self.all(shown.Ending, "endings", {"ids": codec.text(ids)})
 
     def rows(self, ids: Iterable[int], owner: str | None = None, connection: Any = None) -> list[shown.Row]:

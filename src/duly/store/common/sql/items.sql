@@ -102,7 +102,7 @@ update duly_item
 returning id
 
 -- name: endings
--- How those of these items ended that have ended.
+-- How these items have ended; those that have not, with their state.
 select id, state, result, last_error
   from duly_item
- where {id_given} and state in ('done', 'failed', 'cancelled')
+ where {id_given}
