@@ -77,6 +77,16 @@ def told(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+def test_an_export_to_a_place_that_cannot_be_written_says_so_and_a_missing_job_comes_first(run: Run, app: Duly) -> None:
+    number = str(app.job(app.task_named(next(iter(app.tasks))), []).id)
+    for command in ("export", "rejects"):
+        missing = run("jobs", command, "999999", "/nonexistent/x.csv")
+        assert (missing.exit_code, "there is no job 999999" in missing.output) == (1, True), missing.output
+        refused = run("jobs", command, number, "/nonexistent/x.csv")
+        assert refused.exit_code == 2
+        assert "cannot write /nonexistent/x.csv: No such file or directory" in refused.output
+
+
 def test_a_file_is_worked_off_while_one_waits(run: Run, worker: None, tmp_path: Path) -> None:
     ended = run("jobs", "create", "products.csv", "--wait")
     assert ended.exit_code == 0, ended.output

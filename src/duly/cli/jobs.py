@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack, cast, get_args
@@ -197,6 +197,7 @@ def _exporting(name: str, doc: str, write: Callable[[Client, int, BinaryIO, str]
         chosen = format or path.suffix.lower().removeprefix(".")
         if chosen not in ("csv", "xlsx"):
             raise InputError("format", f"{path.name} ends neither in .csv nor in .xlsx; use --format")
+        session.api.job(job_id)  # if there is none, say so before anything about the file
         with _whole(path) as out:
             write(session.api, job_id, out, chosen)
         click.echo(str(path))
@@ -222,8 +223,11 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
         with aside.open("wb") as out:
             yield out
         aside.replace(path)
+    except OSError as error:
+        raise InputError("FILE", f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
 
 
 @jobs.command(name="mend")
