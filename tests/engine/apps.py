@@ -135,6 +135,7 @@ def tasks_on(app: Duly) -> Duly:
     @app.task
     def answer(kind: str) -> Any:
         return {
+            "nan": {"mean": float("nan")}, "infinite": [float("inf")],
             "object": object(), "nul": "a\x00b", "large": "x" * 2_000_000, "dict": {"b": 1, "a": [1.5, None]},
             "deep": nested(300), "endless": endless, "long number": 10**5_000,
             "seen": Fingerprint("a", keep=nested(300)),

@@ -123,7 +123,9 @@ class TestVerdicts:
         assert row.state == "failed"
         assert "\\ud800 \\x00" in (row.last_error or "")
 
-    @pytest.mark.parametrize("kind", ["object", "large", "deep", "endless", "long number", "seen"])
+    @pytest.mark.parametrize(
+        "kind", ["object", "large", "deep", "endless", "long number", "seen", "nul", "nan", "infinite"]
+    )
     def test_a_result_that_cannot_be_kept_goes_to_review_and_says_that_the_work_was_done(
         self, app: Duly, kind: str
     ) -> None:
@@ -133,7 +135,6 @@ class TestVerdicts:
 
     def test_results_are_json(self, app: Duly) -> None:
         assert ended(app, app.put("answer", kind="dict").id).result == {"b": 1, "a": [1.5, None]}
-        assert ended(app, app.put("answer", kind="nul").id).result == "a\ufffdb"
 
     def test_context_variables_do_not_leak_from_one_item_to_the_next(self, app: Duly) -> None:
         ids = [app.put("paint", name=f"color {n}").id for n in range(30)]

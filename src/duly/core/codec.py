@@ -65,13 +65,8 @@ def check(args: dict[str, Any], shape: type[Struct], limit: int, open_ended: boo
         raise InputError(_largest(args), f"too large: the arguments are {len(text):,} bytes, the limit is {limit:,}")
     if is_deep(text):
         raise InputError(_deepest(args), f"must not be nested more than {DEPTH} levels deep")
-    # Both checks are quick substring searches; the slow walk that finds the field follows only if one of them hits.
-    if b"\\u0000" in text or b"null" in text:
-        for path, value in _leaves(args):
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(path, f"must be a finite number, got {value}")
-            if isinstance(value, str) and "\x00" in value:
-                raise InputError(path, "must not contain NUL characters")
+    for path, problem in _unsayable(text, args):
+        raise InputError(path, problem)
     return text
 
 
@@ -85,7 +80,32 @@ def keepable(value: Any, limit: int) -> bytes:
         raise ValueError(f"has {len(text):,} bytes; {limit:,} is the limit")
     if is_deep(text):
         raise ValueError(f"is nested more than {DEPTH} levels deep")
+    for path, problem in _unsayable(text, value):
+        raise ValueError(f"cannot be kept as JSON: {path or 'the value'} {problem}")
     return text
+
+
+def _unsayable(text: bytes, value: Any) -> Iterator[tuple[str, str]]:
+    """The leaves of a value that its JSON text says as something else, or that a database cannot hold."""
+    # Both checks are quick substring searches; the slow walk that finds the field follows only if one of them hits.
+    if b"\\u0000" in text or b"null" in text:
+        for path, leaf in _leaves(value):
+            if isinstance(leaf, float) and not math.isfinite(leaf):
+                yield path, f"must be a finite number, got {leaf}"
+            if isinstance(leaf, str) and "\x00" in leaf:
+                yield path, "must not contain NUL characters"
+
+
+def without_nul(value: Any) -> Any:
+    """A value from JSON, with the replacement character in place of NUL, which a database cannot hold."""
+    match value:
+        case str():
+            return value.replace("\x00", "\ufffd")
+        case list():
+            return [without_nul(each) for each in value]
+        case dict():
+            return {without_nul(name): without_nul(each) for name, each in value.items()}
+    return value
 
 
 def is_deep(text: bytes) -> bool:

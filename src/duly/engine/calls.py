@@ -156,10 +156,9 @@ class Caller:
 
     def _kept(self, what: str, value: Any) -> bytes | GiveUp:
         try:
-            text = codec.keepable(value, self.settings.max_result_bytes)
+            return codec.keepable(value, self.settings.max_result_bytes)
         except ValueError as error:
             return GiveUp(f"the work was done, but its {what} {error}")
-        return text.replace(b"\\u0000", b"\\ufffd")
 
     def _settle_inside(self, task: Task[..., Any], attempt: Attempt, verdict: Outcome | Settled) -> Outcome | Settled:
         """Settle in the handler's transaction, so that its effects and the item's end commit together."""

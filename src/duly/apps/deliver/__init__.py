@@ -157,13 +157,13 @@ def _told(response: Response, most: int) -> Any:
     if not response.body:
         return None
     try:
-        told = response.json()
+        told = codec.without_nul(response.json())
         codec.keepable([told], most)  # as deep as it will be in the result
         if response.is_whole:
             return told
     except (BadAnswer, ValueError, RecursionError):
         pass
-    return response.body.decode("utf8", "replace")[: min(EXCERPT, most // 8)]
+    return response.body.decode("utf8", "replace").replace("\x00", "\ufffd")[: min(EXCERPT, most // 8)]
 
 
 plugin = Plugin(name="deliver", doc="HTTP requests that fall due.", settings=DeliverSettings, install=install)
