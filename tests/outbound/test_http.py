@@ -243,3 +243,8 @@ def test_a_trusted_certificate_is_spoken_to(serve: Serve, monkeypatch: pytest.Mo
         assert post_json(serve(ok, certificate=certificate).url, {}).json()["id"] == "call-1"
     finally:
         http._tls.cache_clear()
+
+
+def test_nul_in_an_answer_is_replaced_because_no_database_holds_it() -> None:
+    body = rb'{"a": "x\u0000y", "b": "\\u0000", "c": "\\\u0000"}'
+    assert http.Response(200, {}, body).json() == {"a": "x\ufffdy", "b": "\\u0000", "c": "\\\ufffd"}

@@ -21,6 +21,7 @@ fields = msgspec.structs.asdict
 
 # How deeply JSON in a row may be nested. Beyond some 250 levels, tools that show it fail.
 DEPTH = 100
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # not a backslash that is followed by these letters
 TOO_DEEP = "… nested too deeply to be shown"
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -96,16 +97,9 @@ def _unsayable(text: bytes, value: Any) -> Iterator[tuple[str, str]]:
                 yield path, "must not contain NUL characters"
 
 
-def without_nul(value: Any) -> Any:
-    """A value from JSON, with the replacement character in place of NUL, which a database cannot hold."""
-    match value:
-        case str():
-            return value.replace("\x00", "\ufffd")
-        case list():
-            return [without_nul(each) for each in value]
-        case dict():
-            return {without_nul(name): without_nul(each) for name, each in value.items()}
-    return value
+def without_nul(text: bytes) -> bytes:
+    """JSON text of others, with the replacement character in place of NUL, which a database cannot hold."""
+    return _NUL.sub(rb"\1\\ufffd", text) if b"\\u0000" in text else text
 
 
 def is_deep(text: bytes) -> bool:

@@ -189,8 +189,9 @@ class Duly:
         connection: Any = None,
     ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-        with _items(self).lent(connection) as own:
-            return _items(self).retry(LOCAL, *ids, at=at, delay=delay, connection=own)
+        items = self.internals.verbs.items
+        with items.lent(connection) as own:
+            return items.retry(LOCAL, *ids, at=at, delay=delay, connection=own)
 
     def again(
         self,
@@ -202,9 +203,9 @@ class Duly:
         connection: Any = None,
     ) -> Placed[Any]:
         """Put an item that has ended again, as a new one: same task, arguments, queue, rank and tries."""
-        trace = self.internals.telemetry.traceparent()
-        with _items(self).lent(connection) as own:
-            placed = _items(self).again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=own)
+        items, trace = self.internals.verbs.items, self.internals.telemetry.traceparent()
+        with items.lent(connection) as own:
+            placed = items.again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=own)
         return placed.awaited_by(self.internals.endings, is_put=connection is None)
 
     def edit(
@@ -219,10 +220,9 @@ class Duly:
         connection: Any = None,
     ) -> Row:
         """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
-        with _items(self).lent(connection) as own:
-            return _items(self).edit(
-                LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=own
-            )
+        items = self.internals.verbs.items
+        with items.lent(connection) as own:
+            return items.edit(LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=own)
 
     # -- the database
 

@@ -38,6 +38,7 @@ from urllib.parse import SplitResult, quote
 
 from msgspec import Struct
 
+from duly.core import codec
 from duly.core.errors import DulyError, InputError
 from duly.core.model import GiveUp, Throttled
 from duly.core.urls import PORTS, web_address
@@ -90,7 +91,7 @@ class Response(Struct, frozen=True):
 
     def json(self) -> Any:
         try:
-            return json.loads(self.body)
+            return json.loads(codec.without_nul(self.body))
         except (ValueError, RecursionError) as error:  # the place of the error, without the text: it may hold secrets
             where = f" at {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
             raise BadAnswer(f"the answer ({self.status}, {len(self.body)} bytes) is not JSON{where}") from None

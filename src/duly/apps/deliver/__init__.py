@@ -157,7 +157,7 @@ def _told(response: Response, most: int) -> Any:
     if not response.body:
         return None
     try:
-        told = codec.without_nul(response.json())
+        told = response.json()
         codec.keepable([told], most)  # as deep as it will be in the result
         if response.is_whole:
             return told

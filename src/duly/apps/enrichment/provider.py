@@ -23,6 +23,7 @@ from msgspec.structs import asdict
 
 from duly import Throttled
 from duly.apps.enrichment.settings import EnrichmentSettings
+from duly.core import codec
 from duly.core.policy.adapt import SPACINGS, Trouble, classify
 from duly.outbound.http import BadStatus, OutboundError, TimedOut, request
 
@@ -119,7 +120,7 @@ def _first(path: str, body: bytes, fits: Callable[[Product], bool]) -> Product |
     """The first product that fits. A malformed one is skipped, and reported only if no other fits."""
     problem = ""
     try:
-        entries = msgspec.json.decode(body, type=_Answer).products
+        entries = msgspec.json.decode(codec.without_nul(body), type=_Answer).products
     except (ValueError, RecursionError) as error:
         raise NoAnswer("unknown", f'{path}: the answer is not {{"products": […]}}: {error}'[:300]) from None
     for entry in entries[:LOOKED_AT]:
