@@ -317,7 +317,7 @@ def test_a_key_for_the_new_one_is_its_owners(house: House) -> None:
 def test_only_what_has_ended_is_put_again(house: House) -> None:
     waiting = house.put()
     assert house.ana.post(f"/api/items/{waiting}/again").status_code == 409
-    order = house.app.internals.verbs.acts.order(LOCAL, "cancel", {})
+    order = house.app.internals.verbs.acts.order(LOCAL, "cancel", {}, all=True)
     house.world.run()
     (own,) = house.app.read.page(task="duly.acts")
     assert order.id

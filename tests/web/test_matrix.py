@@ -455,7 +455,7 @@ def test_lists_of_another_owner_are_empty_and_an_admins_are_not(house: House) ->
 
 def test_an_act_of_anothers_touches_only_their_own_rows(house: House) -> None:
     mine, theirs = house.put(house.bob), house.put()
-    house.bob.post("/api/acts", json={"action": "cancel", "filter": {}})
+    house.bob.post("/api/acts", json={"action": "cancel", "filter": {}, "all": True})
     house.world.run()
     assert (house.world.item(mine).state, house.world.item(theirs).state) == ("cancelled", "waiting")
     assert house.app.internals.verbs.acts.page(LOCAL, "bob")[0].changed == 1

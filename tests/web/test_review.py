@@ -161,7 +161,10 @@ def test_a_filter_is_strict(house: House) -> None:
 
 def test_an_act_keeps_its_filter_as_it_was_given(house: House) -> None:
     for filter in ({}, {"state": "failed", "task": "echo"}, {"error": "x"}, {"state": "failed,waiting", "queue": "q"}):
-        assert house.app.internals.verbs.acts.order(LOCAL, "cancel", filter).filter == {"state": None, **filter}
+        assert house.app.internals.verbs.acts.order(LOCAL, "cancel", filter, all=not filter).filter == {
+            "state": None,
+            **filter,
+        }
 
 
 def test_retried_items_are_redirected_to_another_queue(house: House, many: dict[str, int]) -> None:

@@ -112,7 +112,14 @@ def span_option(flag: str, **more: Any) -> Callable[[F], F]:
 
 # Which items a list or an act on many items means.
 item_filter = together(
-    click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="failed: in review. Repeatable."),
+    click.option(
+        "--state",
+        "states",
+        type=click.Choice(STATES),
+        multiple=True,
+        callback=lambda _, __, given: given or None,
+        help="failed: in review. Repeatable.",
+    ),
     click.option("--task"),
     click.option("--queue"),
     click.option("--key"),

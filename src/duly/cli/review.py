@@ -97,17 +97,18 @@ def acts(session: Session, most: int) -> None:
 @rate
 @into
 @reason
+@click.option("--all", "is_all", is_flag=True, help="Every item: required if there is no filter.")
 @click.option("--count", "is_counted", is_flag=True, help="Only count the items.")
 @printing
 def order_act(
-    session: Session, action: Action, rate: float | None, into: str | None, reason: str, is_counted: bool,
-    **filter: Unpack[ActOptions],
+    session: Session, action: Action, rate: float | None, into: str | None, reason: str, is_all: bool,
+    is_counted: bool, **filter: Unpack[ActOptions],
 ) -> None:  # fmt: skip
     """Cancel, retry or discard all items that match, as durable work of a worker."""
     if is_counted:
         click.echo(str(session.api.count(action, filter)))
     else:
-        _print_act(session, session.api.order(action, filter, rate=rate, reason=reason, queue=into))
+        _print_act(session, session.api.order(action, filter, all=is_all, rate=rate, reason=reason, queue=into))
 
 
 def _about_one(name: Literal["show", "cancel"], doc: str) -> None:

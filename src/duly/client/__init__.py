@@ -266,15 +266,17 @@ class Client:
         action: shown.Action,
         filter: filters.ActOptions,
         *,
+        all: bool = False,
         rate: float | None = None,
         reason: str = "",
         queue: str | None = None,
     ) -> shown.ShownAct:
         """Cancel, retry or discard all items that fit, as durable work that a worker carries out.
 
+        Without any filter, `all` must be set: every item is meant.
         Retries start at most `rate` a second, and wait in another `queue` if one is given.
         """
-        body = {"action": action, "filter": wire.written(_query(filter)), "reason": reason}
+        body = {"action": action, "filter": wire.written(_query(filter)), "all": all, "reason": reason}
         return self.http.post(shown.ShownAct, "/api/acts", **body, rate=rate, queue=queue)
 
     def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[shown.ShownAct]:
@@ -460,10 +462,12 @@ class Client:
 def _query(filter: Mapping[str, Any]) -> dict[str, Any]:
     """A filter with the names of the API: several states or ids by commas, and the times as `from` and `to`."""
     values = dict(filter)
-    names = {"states": "state", "statuses": "statuses", "job_ids": "job_id"}
-    joined = {theirs: ",".join(map(str, values.pop(ours, ()))) or None for ours, theirs in names.items()}
+    states = values.pop("states", None)
+    joined = {"state": None if states is None else ",".join(map(str, states))}
+    for ours, theirs in (("statuses", "statuses"), ("job_ids", "job_id")):
+        joined[theirs] = ",".join(map(str, values.pop(ours, ()))) or None
     times = {"from": values.pop("since", None), "to": values.pop("until", None)}
-    return {**joined, **times, **values, "where": list(values.get("where", ())) or None}
+    return {**joined, **times, **values, "where": list(values.get("where") or ()) or None}
 
 
 def _quoted(name: str) -> str:

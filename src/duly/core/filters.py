@@ -35,7 +35,7 @@ class ItemOptions(AgainOptions, total=False):
 class ActOptions(TypedDict, total=False):
     """Which items an act on many items means. An option that is not given does not matter."""
 
-    states: Sequence[State]
+    states: Sequence[State] | None  # an empty one means no item; None, items in any state
     task: str | None
     queue: str | None
     key: str | None
@@ -47,7 +47,7 @@ class ActOptions(TypedDict, total=False):
     date_field: DateField | None  # which time `since` and `until` are about; default: created
     since: datetime | None
     until: datetime | None
-    where: Sequence[str]  # `name=value` of an argument, or `result.name=value`
+    where: Sequence[str] | None  # `name=value` of an argument, or `result.name=value`
 
 
 class ItemFilter(ActOptions, total=False):

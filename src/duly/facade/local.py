@@ -17,7 +17,8 @@ from msgspec.structs import asdict
 
 from duly.core import shown
 from duly.core.errors import InputError
-from duly.core.filters import ItemOptions, ReprocessOptions, check_names
+from duly.core.filters import ItemFilter, ItemOptions, ReprocessOptions, check_names
+from duly.tasks.checks import checked_text
 from duly.verbs import LOCAL, Principal
 from duly.verbs.acts import shown as act_shown
 from duly.verbs.job_rows import START
@@ -199,7 +200,7 @@ class Local:
         return _walk(most, lambda after, n: page(n, after), None, lambda group: (group.items, group.id))
 
     def count(self, action: str, filter: ActOptions) -> int:
-        return self.verbs.acts.count(self.who, _act_filter(filter)).items
+        return self.verbs.acts.count(self.who, cast("shown.Action", action), _act_filter(filter)).items
 
     def order(self, action: Any, filter: ActOptions, **options: Any) -> shown.ShownAct:
         return act_shown(self.verbs.acts.order(self.who, action, _act_filter(filter), **options))
@@ -313,9 +314,10 @@ def _item_filter(filter: Mapping[str, Any]) -> tuple[Filter, str | None]:
     """A filter of items, and the owner whose items they are."""
     from duly.verbs.listing import Filter
 
+    check_names(filter, ItemFilter, "items")
     given = _act_filter(filter)
     owner = given.pop("user_id", None)
-    return Filter(**given), owner
+    return Filter(**given), owner if owner is None else checked_text("user_id", owner, 200)
 
 
 def _changed(row: shown.JobItem) -> tuple[datetime, int]:
@@ -324,9 +326,11 @@ def _changed(row: shown.JobItem) -> tuple[datetime, int]:
 
 
 def _act_filter(filter: Mapping[str, Any]) -> dict[str, Any]:
+    """The filter that a verb takes: states as text, of which an empty one means none."""
     values = _given(filter)
-    states, where = values.pop("states", ()), values.pop("where", ())
-    return {**values, "state": ",".join(states) or None, "where": tuple(where) or None}
+    states = {"state": ",".join(map(str, values.pop("states")))} if "states" in values else {}
+    where = {"where": tuple(values.pop("where")) or None} if "where" in values else {}
+    return {**values, **states, **where}
 
 
 def _file_options(values: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from duly.core.errors import InputError
 
 NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
+GROUP = re.compile(r"[0-9a-f]{1,64}")
 KEY_LIMIT = 500
+REASON = 2_000  # characters
+LAST_ID = 2**63 - 1  # the largest number that a row can have as its id
 RANKS = range(-100, 101)
 NUMBERS = (int, float)
 
@@ -52,13 +55,13 @@ def checked_name(field: str, name: Any) -> str:
 
 
 def checked_lateness(given: Any) -> timedelta:
-    lateness = given if isinstance(given, timedelta) else timedelta(seconds=given) if _is_number(given) else None
+    lateness = given if isinstance(given, timedelta) else timedelta(seconds=given) if is_number(given) else None
     if lateness is None or not timedelta(0) <= lateness <= timedelta(days=36_500):
         raise InputError("max_lateness", f"must be a number of seconds or a timedelta, got {given!r:.80}")
     return lateness
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS) and not isinstance(value, bool) and 0 <= value < 3.2e9
 
 
@@ -87,6 +90,53 @@ def checked_tries(tries: Any) -> int:
     if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
         raise InputError("tries", f"must be a whole number from 1 to 1,000,000, got {tries!r}")
     return tries
+
+
+def checked_text(field: str, text: Any, most: int, least: int = 1) -> str:
+    """Text of these many characters that every database can store."""
+    if not isinstance(text, str):
+        raise InputError(field, f"must be a string, got {text!r:.80}")
+    if len(text) < least:
+        raise InputError(field, "must not be empty")
+    if len(text) > most:
+        raise InputError(field, f"must have at most {most} characters")
+    if "\x00" in text:
+        raise InputError(field, "must not contain NUL characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(field, "must be valid Unicode") from None
+    return text
+
+
+def checked_reason(text: Any) -> str:
+    return checked_text("reason", text, REASON, least=0)
+
+
+def checked_whole(field: str, number: Any, least: int, most: int = LAST_ID) -> int:
+    """A whole number in these bounds; the largest that databases can hold is the default."""
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise InputError(field, f"must be a whole number from {least:,} to {most:,}, got {number!r:.80}")
+    return number
+
+
+def checked_id(number: Any, field: str = "id") -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= LAST_ID:
+        raise InputError(field, f"must be an id, a whole number from 1, got {number!r:.80}")
+    return number
+
+
+def checked_group(text: Any, field: str = "group_id") -> str:
+    """The id of a group of failures."""
+    if not isinstance(text, str) or not GROUP.fullmatch(text):
+        raise InputError(field, f"must match {GROUP.pattern}, got {text!r:.80}")
+    return text
+
+
+def checked_choice(field: str, value: Any, choices: Sequence[T]) -> T:
+    if value not in choices:
+        raise InputError(field, f"must be one of {', '.join(map(str, choices))}, got {value!r:.80}")
+    return cast("T", value)
 
 
 def checked_rows(field: str, rows: Iterable[Mapping[str, Any]], check: Callable[..., T]) -> list[T]:

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from duly.core import codec
 from duly.core.errors import InputError, WrongState
 from duly.core.model import Change, Item, Outcome
 from duly.core.shown import Act, ActFilter, Action, ShownAct
 from duly.store.borrow import put_borrowed
-from duly.tasks.checks import checked_name
+from duly.tasks.checks import checked_choice, checked_moment, checked_name, checked_reason, is_number
 from duly.verbs.context import Principal, VerbContext, VerbGroup
 from duly.verbs.items import STATES, outcome_of, possible
 from duly.verbs.listing import Filter, fitting, wanted
@@ -32,6 +32,8 @@ COUNT_STEP = 10_000  # items that are looked at in one go to be counted
 SECONDS = 2.0  # that counting may take
 
 FIELDS = ActFilter.__struct_fields__
+ACTIONS: tuple[Action, ...] = get_args(Action)
+RATE = 10_000  # retries per second, at most
 
 
 class Counted(NamedTuple):
@@ -43,8 +45,9 @@ class Counted(NamedTuple):
 
 
 class Acts(VerbGroup):
-    def count(self, who: Principal, filter: Mapping[str, Any], owner: str | None = None) -> Counted:
+    def count(self, who: Principal, action: Action, filter: Mapping[str, Any], owner: str | None = None) -> Counted:
         """How many rows fit a filter now, counted up to a million and for two seconds at most."""
+        checked_choice("action", action, ACTIONS)
         return self._count(meant(filter), who.among(owner))
 
     def _count(self, filter: Filter, owner: str | None) -> Counted:
@@ -64,6 +67,7 @@ class Acts(VerbGroup):
         action: Action,
         filter: Mapping[str, Any],
         *,
+        all: bool = False,
         rate: float | None = None,
         reason: str = "",
         queue: str | None = None,
@@ -73,18 +77,26 @@ class Acts(VerbGroup):
     ) -> Act:
         """Order an action on all rows that match this filter. `rate` is retries per second; without it, all at once.
 
+        A filter with no fields is refused, unless `all` says that every item is meant.
+
         Retried items wait in this `queue`, if one is given; rows of jobs stay in that of their job. The act and the
         item that carries it out commit together. With a `connection`, pass what was `counted` before its
         transaction began: counting takes a while, and others may wait for that transaction.
         """
+        checked_choice("action", action, ACTIONS)
         if queue is not None and action != "retry":
             raise InputError("queue", "is only allowed for retries")
         chosen = {} if queue is None else {"queue": checked_name("queue", queue)}
         items = meant(filter)
+        if items.is_all and not all:
+            raise InputError("filter", "must not be empty; to act on every item, set `all`")
+        if all and not items.is_all:
+            raise InputError("all", "cannot be combined with a filter")
+        options = {"rate": _checked_rate(rate), "reason": checked_reason(reason), **chosen}
         total, newest, _ = counted or self._count(items, who.among(owner))
         row = {
             "owner": who.among(owner), "author": who.user_id, "action": action,
-            "filter": codec.text(_kept(items)), "options": codec.text({"rate": rate, "reason": reason, **chosen}),
+            "filter": codec.text(_kept(items)), "options": codec.text(options),
             "total": total, "until": newest, "now": self._now(),
         }  # fmt: skip
         with self._context.joining(connection) as connection:
@@ -196,6 +208,8 @@ class AscendingWalk:
 
     def step(self, place: int, until: int, most: int) -> list[int]:
         """The next ids after this place."""
+        if self._filter.is_none:
+            return []
         if self._filter.job_id is not None:
             first, last = self._bounds
             place, until = max(place, first - 1), min(until, last)
@@ -214,30 +228,40 @@ class AscendingWalk:
 
 
 def meant(filter: Mapping[str, Any]) -> Filter:
-    """The filter that a caller gave, or that was stored with an act."""
-    given = {name: value for name, value in filter.items() if value is not None}
-    for name in ("since", "until"):
-        if isinstance(given.get(name), str):
-            given[name] = datetime.fromisoformat(given[name])
-    if "where" in given:
-        given["where"] = tuple(given["where"])
-    if unknown := sorted(given.keys() - set(FIELDS)):
+    """The filter that a caller gave, or that was stored with an act, checked."""
+    if unknown := sorted(filter.keys() - set(FIELDS)):
         raise InputError(unknown[0], f"is not a filter; known filters: {', '.join(FIELDS)}")
-    return Filter(**given)
+    return Filter(**_decoded(filter))
+
+
+def _decoded(filter: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values of a filter, with times that are text as times."""
+    given = {name: value for name, value in filter.items() if value is not None}
+    given |= {name: checked_moment(name, given[name]) for name in ("since", "until") if name in given}
+    return given | ({"where": tuple(given["where"])} if "where" in given else {})
+
+
+def _checked_rate(rate: Any) -> float | None:
+    if rate is not None and not (is_number(rate) and 0 < rate <= RATE):
+        raise InputError(
+            "rate", f"must be a number of items per second, more than 0, at most {RATE:,}, got {rate!r:.80}"
+        )
+    return None if rate is None else float(rate)
 
 
 def shown(act: Act) -> ShownAct:
     """The act as people see it."""
     known = {name: getattr(act, name) for name in ShownAct.__struct_fields__ if name != "filter"}
-    filter = meant(act.filter)
-    given = {name: getattr(filter, name) for name in FIELDS} | {"state": ",".join(filter.states) or None}
-    return ShownAct(**known, filter=ActFilter(**given))
+    return ShownAct(**known, filter=ActFilter(**_decoded(act.filter)))
 
 
 def _kept(filter: Filter) -> dict[str, Any]:
     """The filter as stored with an act and in the audit log: the given values, by the names that `meant` knows."""
     given = {name: value for name in FIELDS if (value := getattr(filter, name)) not in (None, ())}
-    given |= {"state": ",".join(filter.states) or None, "date_field": filter.date_field or "created"}
+    given |= {
+        "state": None if filter.state is None else ",".join(filter.states),
+        "date_field": filter.date_field or "created",
+    }
     if filter.since is None and filter.until is None:
         del given["date_field"]
     return given

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
 
@@ -21,8 +21,17 @@ from duly.core.errors import InputError
 from duly.core.model import STATES, State
 from duly.core.results import DateField
 from duly.core.shown import ActFilter, ItemsFound, Row, StateCounts
+from duly.tasks.checks import (
+    KEY_LIMIT,
+    checked_choice,
+    checked_group,
+    checked_id,
+    checked_moment,
+    checked_text,
+    checked_whole,
+)
 from duly.verbs.context import Masks, Principal, VerbContext, VerbGroup
-from duly.verbs.read import LAST_ID, is_id
+from duly.verbs.read import LAST_ID
 from duly.verbs.timetable import like
 
 PORTION = 2_000  # items that are looked at in one go
@@ -42,8 +51,26 @@ APART: dict[State, str] = {"waiting": "some_waiting", "running": "some_leased", 
 _UNSAID = re.compile(r'["\\\x00]')  # characters that a JSON path cannot contain
 
 
+def _word(name: str, text: Any) -> str:
+    return checked_text(name, text, 200)
+
+
+# How each field of a filter is checked, by name.
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "state": lambda name, text: checked_text(name, text, 100, least=0),
+    "task": _word, "queue": _word, "error": _word, "key": lambda name, text: checked_text(name, text, KEY_LIMIT),
+    "error_group": lambda name, text: checked_group(text, name),
+    "schedule_id": lambda name, number: checked_id(number, name),
+    "job_id": lambda name, number: checked_id(number, name),
+    "below": lambda name, number: checked_whole(name, number, 0),
+    "min_tries": lambda name, number: checked_whole(name, number, 1, 1_000_000),
+    "date_field": lambda name, value: checked_choice(name, value, get_args(DateField)),
+    "since": checked_moment, "until": checked_moment,
+}  # fmt: skip
+
+
 class Filter(ActFilter, frozen=True, kw_only=True):
-    """Which items match. Fields that are not set match everything.
+    """Which items match. Fields that are not set match everything, and no `state` (an empty text) nothing.
 
     `key` may have its owner in front, and `error` is a part of the last error, in whatever case. `since` and `until`
     are about the time that `date_field` names (default: created); `until` itself is not meant any more. `where` are
@@ -53,20 +80,29 @@ class Filter(ActFilter, frozen=True, kw_only=True):
     below: int | None = None  # only items with a smaller id
 
     def __post_init__(self) -> None:
-        for state in self.states:
-            if state not in STATES:
-                raise InputError("state", f"must be one of {', '.join(STATES)}, got {state!r}")
-        if self.date_field not in (None, *get_args(DateField)):
-            raise InputError("date_field", f"must be one of {', '.join(get_args(DateField))}, got {self.date_field!r}")
+        for name, check in CHECKS.items():
+            if (value := getattr(self, name)) is not None:
+                check(name, value)
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InputError("to", "must be later than from")
-        for name in ("job_id", "schedule_id", "below"):
-            if not is_id(getattr(self, name) or 0):
-                raise InputError(name, "is not an id")
         if len(self.where or ()) > VALUES:
             raise InputError("where", f"at most {VALUES} values can be asked for at once")
+        for pair in self.where or ():
+            checked_text("where", pair, KEY_LIMIT)
+        for state in self.states:
+            checked_choice("state", state, STATES)
         if self.state and not self.states:
             raise InputError("state", "must name at least one state")
+
+    @property
+    def is_none(self) -> bool:
+        """Whether no state is asked for, so that nothing fits."""
+        return self.state == ""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything fits."""
+        return all(value is None for name, value in asdict(self).items() if name != "date_field")
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -100,6 +136,8 @@ class Listing(VerbGroup):
         `after` is the place of the page before. A page may have fewer rows than `most`, even none, and a place to go
         on from: then no index knows what fits, and enough was looked at for one time.
         """
+        if filter.is_none:
+            return ItemsFound([], None, 0, True)
         owner = who.among(owner)
         walk = self._between(self._walk(filter, owner), filter)
         portion = most + 1 if walk.is_exact else PORTION
@@ -133,6 +171,8 @@ class Listing(VerbGroup):
         owner = who.among(owner)
         counts: dict[State, int] = dict.fromkeys(STATES, 0)
         capped: dict[State, bool] = dict.fromkeys(STATES, False)
+        if filter.is_none:
+            return StateCounts(counts, capped)
         walk = self._between(self._walk(replace(filter, state=None), owner), filter)
         met, is_end = self._step(walk, walk.start, SCANNED)
         for _, state in fitting(self._context, filter, owner, [item_id for item_id, _ in met]):
@@ -161,7 +201,7 @@ class Listing(VerbGroup):
 
     def _walk(self, filter: Filter, owner: str | None) -> IndexWalk:
         """The index that leads to the fewest rows, and whether it covers the whole filter."""
-        used = {name for name, value in asdict(filter).items() if value not in (None, (), "")} - {"date_field"}
+        used = {name for name, value in asdict(filter).items() if value not in (None, ())} - {"date_field"}
         start: ListPlace = LAST_ID if filter.below is None else filter.below
 
         def along(section: str, start: ListPlace, *known: str, **given: Any) -> IndexWalk:

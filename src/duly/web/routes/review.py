@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.shown import Action, GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
 from duly.core.wire import Doc
-from duly.verbs.acts import shown
+from duly.verbs.acts import RATE, shown
 from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import Pages, Verbs
 from duly.web.routing import Once, Router, Transaction, repeatable
@@ -33,7 +33,8 @@ class ActIn(
     ReasonIn,
     **example(action="retry", filter={"state": "failed", "task": "http"}, rate=10, reason="the receiver is back"),
 ):
-    rate: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+    all: bool = Field(default=False, description="Required if the filter is empty: every item is meant.")
+    rate: Annotated[float, Field(gt=0, le=RATE)] | None = Field(
         default=None, description="Items per second; null: all at once."
     )
     queue: Word | None = Field(default=None, description="The queue for retried items; null: their own.")
@@ -86,7 +87,7 @@ def revive_canary(group_id: GroupId, verbs: Verbs, principal: Writer, connection
 @repeatable("it only reads")
 def count_rows(asked: CountIn, verbs: Verbs, principal: Reader, owner: Owner) -> Count:
     """How many rows an act would change. Nothing is changed."""
-    found = verbs.acts.count(principal, asked.filter.model_dump(), owner)
+    found = verbs.acts.count(principal, asked.action, asked.filter.model_dump(), owner)
     return Count(found.items, found.is_more)
 
 
@@ -94,12 +95,12 @@ def count_rows(asked: CountIn, verbs: Verbs, principal: Reader, owner: Owner) ->
 def order_act(new: ActIn, verbs: Verbs, principal: Writer, once: Once, owner: Owner) -> Response:
     """Cancel, retry (at a rate) or discard all rows that match a filter, in the background."""
     filter = new.filter.model_dump()
-    counted = verbs.acts.count(principal, filter, owner)  # before the transaction, because it may take long
+    counted = verbs.acts.count(principal, new.action, filter, owner)  # before the transaction, because it may take long
 
     def act(connection: Any) -> ShownAct:
         made = verbs.acts.order(
-            principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, owner=owner,
-            counted=counted, connection=connection,
+            principal, new.action, filter, all=new.all, rate=new.rate, reason=new.reason, queue=new.queue,
+            owner=owner, counted=counted, connection=connection,
         )  # fmt: skip
         return shown(made)
 
