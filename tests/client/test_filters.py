@@ -10,7 +10,7 @@ import pytest
 
 from duly import Duly
 from duly.client import Client
-from duly.core.errors import InputError
+from duly.core.errors import InputError, KeyConflict
 from duly.web.server import Service
 from tests.cli.conftest import call
 
@@ -85,6 +85,13 @@ def test_a_wrong_filter_or_action_of_an_act_is_refused_at_every_door(client: Any
         with pytest.raises(InputError) as refused:
             ask("retri", {"task": "add"})
         assert refused.value.field == "action"
+
+
+def test_a_key_conflict_names_the_item_that_has_the_key_at_every_door(client: Any) -> None:
+    first = client.put("add", {"n": 1}, key="k", delay=3_600)
+    with pytest.raises(KeyConflict) as refused:
+        client.put("add", {"n": 2}, key="k", delay=3_600)
+    assert refused.value.item_id == first.id
 
 
 def test_an_unset_variable_or_a_missing_filter_does_not_mean_every_item(app: Duly, database_url: str) -> None:

@@ -244,7 +244,7 @@ def _error(status: int, answer: Any) -> DulyError:
         case 404:
             return errors.DoesNotExist(detail)
         case 409 if field == "key":
-            return errors.KeyConflict(problem, 0)
+            return errors.KeyConflict(problem, answer.get("itemId", 0))
         case 409:
             return errors.WrongState(detail)
         case 413 | 422 if field is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -66,16 +67,15 @@ class Problem(Exception):
 
 
 def problem(status: int, detail: str, title: str = "", field: str | None = None, **headers: str) -> Response:
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": title or TITLES.get(status, "Problem"),
-        "status": status,
-        "detail": detail,
-    }
-    if field is not None:
-        body["field"] = field
+    return document(status, detail, title, headers, field=field)
+
+
+def document(status: int, detail: str, title: str, headers: Mapping[str, str], **more: Any) -> Response:
+    """A problem document with these fields more; those that are None are left out."""
+    body = {"type": "about:blank", "title": title or TITLES.get(status, "Problem"), "status": status, "detail": detail}
+    body |= {name: value for name, value in more.items() if value is not None}
     # In ASCII, because the text may quote a request that is not valid Unicode.
-    return Response(json.dumps(body), status, headers=headers, media_type=MEDIA_TYPE)
+    return Response(json.dumps(body), status, headers=dict(headers), media_type=MEDIA_TYPE)
 
 
 def unexpected(error: Exception) -> Response:
@@ -113,7 +113,9 @@ def handle_on(api: FastAPI) -> None:
             if status == 503:  # the address of the database and its answer are only logged
                 log.warning("a request failed: %s", error)
                 return problem(503, f"{title[0].lower()}{title[1:]}; try again later", title, **{"Retry-After": "1"})
-            return problem(status, str(error), title, error.field if isinstance(error, errors.InputError) else None)
+            field = error.field if isinstance(error, errors.InputError) else None
+            item_id = error.item_id or None if isinstance(error, errors.KeyConflict) else None
+            return document(status, str(error), title, {}, field=field, itemId=item_id)
         return unexpected(error)
 
     @api.exception_handler(RequestValidationError)

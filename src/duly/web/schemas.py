@@ -208,6 +208,7 @@ class ProblemOut(BaseModel, **example(type="about:blank", title="Not found", sta
     status: int
     detail: str
     field: str | None = None
+    item_id: int | None = Field(default=None, alias="itemId", description="The live item that has the key.")
 
 
 class Page(Struct, Generic[T], frozen=True):
