@@ -27,7 +27,7 @@ def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
     if at is not None:
         return checked_moment("at", at)
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if not _is_number(seconds):
+    if not is_number(seconds):
         raise InputError("delay", f"must be a number of seconds or a timedelta, not negative, got {delay!r}")
     return now() + timedelta(seconds=seconds)
 
