@@ -89,7 +89,7 @@ class World:
             "vapi_api_key": "sk-live-phones",
             "catalog_base_url": self.supplier.url,
             "catalog_calls_per_minute": 600,
-            "catalog_max_consecutive_failures": 3,
+            "catalog_max_consecutive_failures": 1,  # a product is tried once in any 24 hours
             "enrichment_base_url": self.shop.url,
             "enrichment_api_key": "sk-live-shop",
             **settings,
