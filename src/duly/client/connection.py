@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
-from duly.core import errors, wire
+from duly.core import codec, errors, wire
 from duly.core.errors import ConfigError, DulyError
 from duly.core.urls import PORTS
 
@@ -93,7 +93,7 @@ class Connection:
         headers = {"Accept": "application/json"}
         text = None
         if body is not None or method in ("POST", "PUT", "PATCH"):
-            text = json.dumps(body if body is not None else {}, default=str, allow_nan=False).encode()
+            text = codec.request(body or {})
             headers["Content-Type"] = "application/json"
         if method == "POST":
             headers["Idempotency-Key"] = idempotency_key or uuid4().hex
@@ -206,7 +206,7 @@ def _form(boundary: str, name: str, fields: Mapping[str, Any]) -> bytes:
     parts = []
     for field, value in fields.items():
         if value is not None:
-            text = value if isinstance(value, str) else json.dumps(value)
+            text = value if isinstance(value, str) else codec.text(value)
             parts.append(f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{text}\r\n')
     quoted = "".join("_" if letter in '"\\\r\n' else letter for letter in name)
     file = f'Content-Disposition: form-data; name="file"; filename="{quoted}"'

@@ -86,6 +86,19 @@ def keepable(value: Any, limit: int) -> bytes:
     return text
 
 
+def request(body: dict[str, Any]) -> bytes:
+    """The JSON text of a request to the service; InputError for what JSON cannot say, as on a database."""
+    try:
+        text = _encoder.encode(body)
+    except _UNWRITABLE as error:
+        name = _culprit(body)
+        field = _culprit(body[name]) if isinstance(body.get(name), dict) else name
+        raise InputError(field, f"cannot be written as JSON: {error}") from None
+    for path, problem in _unsayable(text, body):
+        raise InputError(path.removeprefix("args."), problem)
+    return text
+
+
 def _unsayable(text: bytes, value: Any) -> Iterator[tuple[str, str]]:
     """The leaves of a value that its JSON text says as something else, or that a database cannot hold."""
     # Both checks are quick substring searches; the slow walk that finds the field follows only if one of them hits.
