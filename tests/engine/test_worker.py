@@ -82,6 +82,7 @@ class TestVerdicts:
             ended(app, app.put("flaky", fails=1).id)
             ended(app, app.task_named("mute").options(tries=1).put().id)
             ended(app, app.task_named("odd").options(tries=1).put(kind="surrogate").id)
+            until(lambda: "odd" in caplog.text, 20)  # a line is written a moment after its row
         told = [record.exc_info for record in caplog.records if "failed" in record.message]
         kinds = [exc[0].__name__ for exc in told if exc is not None and exc[0] is not None]
         assert kinds == ["ConnectionError", "TryFailed", "TryFailed"]  # without words, and in a child process
