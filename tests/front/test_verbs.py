@@ -256,7 +256,7 @@ def test_a_number_that_no_id_can_be_is_just_not_there(app: Duly, number: int) ->
     assert verbs.job_rows.pending(LOCAL, job_ids=[number]) == []
     for name in ("job_id", "schedule_id"):
         with pytest.raises(InputError, match=f"{name}: "):
-            verbs.acts.count(LOCAL, {name: number})
+            verbs.acts.count(LOCAL, "cancel", {name: number})
 
 
 def test_a_selection_has_a_thousand_ids_at_most_and_code_acts_on_any_number(app: Duly) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from duly.core.advance import advance_all, removed
 from duly.core.decide import Rules
-from duly.core.errors import StoreUnavailable
+from duly.core.errors import StoreError, StoreUnavailable
 from duly.core.model import Cancel, Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
 from duly.store.contract import News
@@ -612,3 +612,9 @@ def test_a_full_disk_is_not_called_an_absent_database(store: Store) -> None:
         store.transaction() as connection,
     ):
         connection.execute("do $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$")
+
+
+def test_a_value_that_the_database_does_not_accept_is_an_error_of_ours_in_a_transaction_too(postgres_url: str) -> None:
+    wrong = pytest.raises(StoreError, match="does not accept a value")
+    with opened(postgres_url) as store, store.transaction() as connection, wrong:
+        store.read("show", {"id": "no number"}, connection)

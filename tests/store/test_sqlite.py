@@ -1,10 +1,12 @@
 """What only SQLite has to prove: one file, many processes, a WAL that does not grow for ever."""
 
 import fcntl
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -224,3 +226,15 @@ def test_a_watch_on_a_file_that_fails_says_which(sqlite_url: str) -> None:
 
     with opened(sqlite_url) as store, pytest.raises(StoreError, match=r"duly\.db"):
         store.listen(spoil, threading.Event())
+
+
+def test_an_act_whose_transaction_was_rolled_back_by_the_database_ends_with_its_own_error(sqlite_url: str) -> None:
+    with opened(sqlite_url) as store, closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as own:
+
+        def find_the_disk_full() -> None:
+            own.rollback()  # as SQLite itself does then
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError), store.lent(own):
+            find_the_disk_full()
+        assert not own.in_transaction

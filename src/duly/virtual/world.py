@@ -53,9 +53,11 @@ def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualCloc
     """Give the app a store and a clock of its own until the end of the block."""
     inside = app.internals
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
+        # A thread that listens for the ends of items may still have the file open.
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-", ignore_cleanup_errors=True))
         store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off", timeout=PATIENCE)
         stack.callback(store.close)
+        stack.callback(inside.endings.close)
         migrate(store, apps=inside.app_migrations)
         clock = ManualClock(start)
         stack.callback(inside.database.replace, *inside.database.replace(store, clock))
