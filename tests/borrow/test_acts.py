@@ -245,3 +245,20 @@ def test_on_a_connection_in_autocommit_an_act_is_a_transaction_of_its_own(databa
         with pytest.raises(DulyError):
             scene.run(own)
     scene.app.close()
+
+
+def test_a_refused_act_does_not_keep_sqlites_write_lock_for_the_caller(sqlite_url: str) -> None:
+    scene = Scene(sqlite_url, "cancel")
+    with closing(sqlite3.connect(_path(sqlite_url))) as own, closing(sqlite3.connect(_path(sqlite_url))) as other:
+        with pytest.raises(DulyError):
+            scene.app.cancel(999, connection=own)
+        other.execute("pragma busy_timeout = 0")
+        other.execute("begin immediate")
+        other.rollback()
+        own.execute("create table mine (id integer)")
+        own.execute("insert into mine values (1)")
+        with pytest.raises(DulyError):
+            scene.app.cancel(999, connection=own)
+        own.commit()  # what the caller wrote before a refused act stays
+        assert other.execute("select id from mine").fetchall() == [(1,)]
+    scene.app.close()

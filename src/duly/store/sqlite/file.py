@@ -238,23 +238,23 @@ class SqliteFile(Statements[sqlite3.Connection]):
         factories = connection.row_factory, connection.text_factory
         connection.row_factory, connection.text_factory = None, str
         is_autocommit = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
-        is_ours = is_autocommit and not connection.in_transaction
+        is_begun_here = not connection.in_transaction
         try:
-            if not connection.in_transaction:  # at once for writing: a transaction that has read may not get to it
+            if is_begun_here:  # at once for writing: a transaction that has read may not get to it
                 connection.execute("begin immediate")
             connection.execute("savepoint duly_act")
             try:
                 yield connection
             except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback to duly_act")
+                if connection.in_transaction:  # without the write lock, unless the caller had it before
+                    connection.execute("rollback" if is_begun_here else "rollback to duly_act")
                 raise
             finally:
                 if connection.in_transaction:
                     connection.execute("release duly_act")
         finally:
             connection.row_factory, connection.text_factory = factories
-            if is_ours and connection.in_transaction:
+            if is_begun_here and is_autocommit and connection.in_transaction:
                 connection.execute("commit")
 
     @contextmanager
