@@ -105,7 +105,7 @@ def test_every_trouble_is_a_reason_with_the_page_to_act_on_it_the_worst_first(ho
         "1 item was given up and waits for a person",
         "1 schedule was deactivated after failures in a row",
     ]
-    assert picture["review"] == {"items": 1, "groups": 1, "capped": False}
+    assert picture["review"] == {"items": 1, "groups": 1, "isMore": False}
     assert (picture["schedules"]["active"], picture["schedules"]["broken"]) == (0, 1)
     assert [each["name"] for each in picture["alerts"]] == ["late_items", "no_tick", "oldest_due"]
     own = now(house.ana)
@@ -215,7 +215,7 @@ def test_a_user_sees_counts_of_their_own_only(house: House) -> None:
     assert own["totals"] == {
         "waiting": 2, "due": 1, "retrying": 0, "running": 0, "failed": 1, "late": 1, "capped": False,
     }  # fmt: skip
-    assert own["review"] == {"items": 1, "groups": 1, "capped": False}
+    assert own["review"] == {"items": 1, "groups": 1, "isMore": False}
     theirs = now(house.bob)
     assert (theirs["totals"]["waiting"], theirs["totals"]["failed"], theirs["health"]) == (1, 0, "ok")
     for picture in (own, theirs):
@@ -240,7 +240,7 @@ def test_counting_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> N
         house.fail(text=text)
     monkeypatch.setattr(room, "COUNTED", 2)
     picture = now(house.root)
-    assert (picture["review"]["items"], picture["review"]["capped"]) == (3, True)
+    assert (picture["review"]["items"], picture["review"]["isMore"]) == (3, True)
     assert 1 <= picture["review"]["groups"] <= 2
     own = now(house.ana)
     assert "2 items or more were given up" in own["reasons"][-1]["text"]

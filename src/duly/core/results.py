@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct, field
 
-from duly.core.shown import Alert, ClockNote, JobRow, QueueDepth, Scope, WorkerLife
+from duly.core.shown import Alert, ClockNote, JobRow, QueueDepth, ReviewTotals, Scope, WorkerLife
 from duly.core.wire import Doc
 
 LISTED = 100  # files of each kind that a scan lists one by one
@@ -57,9 +57,11 @@ class RulePreview(Struct, frozen=True):
 
 
 class SlotLoad(Struct, frozen=True):
+    """The load of one slot."""
+
     ring: str
     slot: int
-    members: int
+    members: Annotated[int, Doc("Active schedules with this slot.")]
 
 
 # -- files and jobs
@@ -253,7 +255,7 @@ class Run(Struct, frozen=True):
     id: int
     task: str
     key: str | None
-    started_at: datetime
+    started_at: Annotated[datetime, Doc("When its current attempt began.")]
 
 
 class WorkerNow(WorkerLife, frozen=True):
@@ -279,12 +281,6 @@ class Recovery(Struct, frozen=True):
     seconds: Annotated[float | None, Doc("Until nothing is late, at this rate; null while nothing is done.")]
 
 
-class ReviewNow(Struct, frozen=True):
-    items: int
-    groups: int
-    capped: bool
-
-
 class SchedulesNow(Struct, frozen=True):
     active: int
     paused: int
@@ -298,7 +294,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     health: Level
     reasons: list[Reason]
     totals: ItemsNow
-    review: ReviewNow
+    review: ReviewTotals
     schedules: SchedulesNow
     # What follows is about all owners, and empty for users who are not admins.
     queues: list[QueueNow] = []

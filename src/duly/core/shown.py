@@ -98,45 +98,43 @@ class Signs(Struct, frozen=True):
     broken: int  # how many schedules are deactivated
 
 
-class LateItem(Struct, frozen=True):
-    """A done item that was started late."""
+class PlannedItem(Struct, frozen=True):
+    """An item, as reports about its planned time show it."""
 
     id: int
     task: str
     queue: str
-    planned_at: datetime
-    started_at: datetime
-    finished_at: datetime
-    state: State
-    lateness_seconds: float
     key: str | None
     subject: Annotated[str | None, Doc("The key of the schedule that made it.")]
+    state: State
+    planned_at: datetime
+
+
+class LateItem(PlannedItem, frozen=True):
+    """A done item that was started late."""
+
+    started_at: datetime
+    finished_at: datetime
+    lateness_seconds: float
 
 
 class Drift(Struct, frozen=True):
-    """How late items were done in a stretch of time, which begins at this second since 1970."""
+    """How late items were done in a stretch of time."""
 
-    at: int
+    at: Annotated[int, Doc("The beginning, in seconds since 1970.")]
     mean_seconds: float
     most_seconds: float
     items: int
 
 
-class StuckItem(Struct, frozen=True):
+class StuckItem(PlannedItem, frozen=True):
     """An item that is long past its time and not done."""
 
-    id: int
-    task: str
-    queue: str
     lane: Lane
-    state: State
-    planned_at: datetime
     due_at: datetime
     attempts: int
     last_error: str | None
     age_seconds: float
-    key: str | None
-    subject: Annotated[str | None, Doc("The key of the schedule that made it.")]
 
 
 class NewAlert(Struct, frozen=True):
@@ -215,19 +213,19 @@ class Group(Struct, frozen=True):
     sample: Annotated[int, Doc("The id of one of its items.")]
 
 
-class ShownGroup(Group, frozen=True):
-    """A group as lists show it."""
-
-    message: Annotated[str | None, Doc("The first line of the sample's error.")] = None
-    trend: Annotated[tuple[int, ...], Doc("Its newest items by the hour of their failure, for 24 hours.")] = ()
-
-
 class ReviewTotals(Struct, frozen=True):
     """How much is in review; `is_more`: it was not counted further."""
 
     items: int
     groups: int
     is_more: bool
+
+
+class ShownGroup(Group, frozen=True):
+    """A group as lists show it."""
+
+    message: Annotated[str | None, Doc("The first line of the sample's error.")] = None
+    trend: Annotated[tuple[int, ...], Doc("Its newest items by the hour of their failure, for 24 hours.")] = ()
 
 
 class ReviewNote(Struct, frozen=True):

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from duly.core import results
 from duly.core.policy.limits import Limit
 from duly.core.results import ItemsNow, Level, Picture, QueueNow, Reason, SchedulesNow
-from duly.core.shown import Alert, WorkerLife
+from duly.core.shown import Alert, ReviewTotals, WorkerLife
 from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.history import TaskActivity
 from duly.verbs.read import utc
@@ -40,7 +40,7 @@ class Now(VerbGroup):
         (row,) = self._store.read("own_totals", given)
         waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
         totals = ItemsNow(waiting, due, retrying, running, failed, late, looked == COUNTED)
-        review = results.ReviewNow(failed, groups, totals.capped)
+        review = ReviewTotals(failed, groups, totals.capped)
         schedules = self._beyond(_schedules(*row[8:]), owner)
         reasons = [*_about_review(review), *_about_schedules(schedules)]
         return Picture(
@@ -75,7 +75,7 @@ class Now(VerbGroup):
         totals = ItemsNow(
             in_all("waiting"), in_all("due"), in_all("retrying"), in_all("running"), in_all("failed"), late, False
         )
-        review = results.ReviewNow(totals.failed, int(groups), totals.failed > COUNTED)
+        review = ReviewTotals(totals.failed, int(groups), totals.failed > COUNTED)
         reasons = [
             *self._about_workers(workers, totals, now),
             *map(_about_alert, alerts),
@@ -190,10 +190,10 @@ def _about_pauses(queues: Sequence[QueueNow]) -> Iterator[Reason]:
         yield Reason("warn", f"{len(held):,} queues are paused, and {_items(due)} due in them", "/queues")
 
 
-def _about_review(review: results.ReviewNow) -> Iterator[Reason]:
+def _about_review(review: ReviewTotals) -> Iterator[Reason]:
     if review.items:
         # Of all owners all are counted, and only their groups are not.
-        more = " or more" if review.capped and review.items <= COUNTED else ""
+        more = " or more" if review.is_more and review.items <= COUNTED else ""
         many = "1 item was" if review.items == 1 else f"{review.items:,} items{more} were"
         yield Reason("warn", f"{many} given up and wait{'s' if review.items == 1 else ''} for a person", "/review")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, date, datetime, time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
 from duly import Duly
 from duly.apps.catalog.capacity import MINUTES
 from duly.apps.catalog.settings import DAY, CatalogTuning
+from duly.core.wire import Doc
 from duly.tasks.task import Task
 from duly.verbs.timetable import StandingCount, TryStarts
 
@@ -30,12 +31,12 @@ class SlotDay(Struct, frozen=True, kw_only=True):
 
 
 class WindowDay(Struct, frozen=True, kw_only=True):
-    """A retry window today: how many products it takes, were tried in it, and wait for it."""
+    """A retry window today."""
 
     at: datetime
-    cap: int
-    used: int
-    waiting: int
+    cap: Annotated[int, Doc("How many products it takes.")]
+    used: Annotated[int, Doc("Products that were tried in it.")]
+    waiting: Annotated[int, Doc("Products that wait for it.")]
 
 
 class Budget(Struct, frozen=True, kw_only=True):

@@ -25,8 +25,8 @@ select (select count(*) from gone),
 
 -- name: late
 -- What was started later than the grace period, latest first.
-select i.id, i.task, i.queue, i.planned_at, i.started_at, i.finished_at, i.state,
-       extract(epoch from i.started_at - i.planned_at)::float8 as lateness, i.key, s.key as subject
+select i.id, i.task, i.queue, i.key, s.key as subject, i.state, i.planned_at,
+       i.started_at, i.finished_at, extract(epoch from i.started_at - i.planned_at)::float8 as lateness
   from duly_item i
   left join duly_schedule s on s.id = i.schedule_id
  where i.state = 'done' and i.started_at > i.planned_at + :grace * interval '1 second'
@@ -36,8 +36,8 @@ select i.id, i.task, i.queue, i.planned_at, i.started_at, i.finished_at, i.state
 -- name: stuck
 -- What is not done long after its time: due, running, given up, or tried in vain and waiting for the next try.
 -- What waits for a source that is down is not stuck: there is an alert about that.
-select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt, i.last_error,
-       extract(epoch from :now - i.planned_at)::float8 as age, i.key, s.key as subject
+select i.id, i.task, i.queue, i.key, s.key as subject, i.state, i.planned_at,
+       i.lane, i.due_at, i.attempt, i.last_error, extract(epoch from :now - i.planned_at)::float8 as age
   from duly_item i
   left join duly_schedule s on s.id = i.schedule_id
  where (i.is_waiting or i.in_review or i.state = 'running') and i.planned_at < :now - :grace * interval '1 second'

@@ -21,8 +21,8 @@ delete from duly_item
 
 -- name: late
 -- What was started later than the grace period, latest first.
-select i.id, i.task, i.queue, i.planned_at, i.started_at, i.finished_at, i.state,
-       (i.started_at - i.planned_at) / 1e6 as lateness, i.key, s.key as subject
+select i.id, i.task, i.queue, i.key, s.key as subject, i.state, i.planned_at,
+       i.started_at, i.finished_at, (i.started_at - i.planned_at) / 1e6 as lateness
   from duly_item i
   left join duly_schedule s on s.id = i.schedule_id
  where i.state = 'done' and i.started_at > i.planned_at + :grace * 1000000
@@ -32,8 +32,8 @@ select i.id, i.task, i.queue, i.planned_at, i.started_at, i.finished_at, i.state
 -- name: stuck
 -- What is not done long after its time: due, running, given up, or tried in vain and waiting for the next try.
 -- What waits for a source that is down is not stuck: there is an alert about that.
-select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt, i.last_error,
-       (:now - i.planned_at) / 1e6 as age, i.key, s.key as subject
+select i.id, i.task, i.queue, i.key, s.key as subject, i.state, i.planned_at,
+       i.lane, i.due_at, i.attempt, i.last_error, (:now - i.planned_at) / 1e6 as age
   from duly_item i
   left join duly_schedule s on s.id = i.schedule_id
  where i.state in ('waiting', 'failed', 'running') and i.planned_at < :now - :grace * 1000000
