@@ -41,6 +41,7 @@ bench: setup postgres rabbitmq  ## set up, then compare duly with similar librar
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
+	@$(VENV)/python -m bench.jobs
 	@$(VENV)/python -m bench.dashboard
 	@$(VENV)/python -m bench.hung
 	@$(VENV)/python -m bench.messages
