@@ -7,6 +7,7 @@ from nodepackages import ensure_packages
 
 # Chromium without its windows, which would cost as much as the pages in them.
 PACKAGE, PROGRAM = "chromium-headless-shell", "/usr/bin/chromium-headless-shell"
+ATOMIC = "/usr/lib/*/libatomic.so.1"  # Playwright's own Node needs it
 FONTS = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"  # Chromium comes without any
 AXE_PINS = ROOT / "tests" / "browser" / "pins"
 
@@ -14,6 +15,7 @@ AXE_PINS = ROOT / "tests" / "browser" / "pins"
 def ensure_browser() -> str:
     """Make sure that there is a browser with a font; returns where it is."""
     ensure_debian("fonts-dejavu-core", FONTS)
+    ensure_debian("libatomic1", ATOMIC)
     return str(ensure_debian(PACKAGE, PROGRAM))
 
 

@@ -6,6 +6,7 @@ of a run are named after the process that made them, so that `sweep` can clear w
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import pwd
@@ -20,10 +21,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from debian import alone
 
@@ -32,6 +33,7 @@ MEMORY = Path("/dev/shm")
 
 
 OWNER = "owner"  # the file that names the clone to which a folder in memory belongs
+_held: list[TextIO] = []  # such files that this process holds the lock of
 
 
 class ServerError(Exception):
@@ -155,17 +157,26 @@ def in_memory(owner: Path, gigabytes: int) -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ServerError(f"{folder} is not ours")
-    (folder / OWNER).write_text(str(owner), encoding="utf8")
+    note = (folder / OWNER).open("a+", encoding="utf8")
+    fcntl.flock(note, fcntl.LOCK_SH)  # held until this process ends
+    _held.append(note)
+    note.truncate(0)
+    note.write(str(owner))
+    note.flush()
     _sweep_orphans()
     return folder
 
 
 def _sweep_orphans() -> None:
-    """Free the memory of clones that were removed. Their own next run, which would sweep it, never comes."""
-    for folder in MEMORY.glob(f"duly-{os.geteuid()}-*"):
-        note = folder / OWNER
-        if note.exists() and not Path(note.read_text(encoding="utf8")).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    """Free the memory of clones that were removed. Their own next run, which would sweep it, never comes.
+
+    A clone in a container that shares this memory is not seen from here either, but its runs hold their lock.
+    """
+    for path in MEMORY.glob(f"duly-{os.geteuid()}-*/{OWNER}"):
+        with suppress(OSError), path.open(encoding="utf8") as note:
+            if not Path(note.read()).exists():
+                fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def free_ports(count: int = 1) -> list[int]:
