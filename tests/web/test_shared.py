@@ -352,7 +352,9 @@ def test_one_that_begins_further_back_hears_all_and_nothing_twice(house: House) 
             await asyncio.to_thread(write, house, "ana", action)
             told += heard(await late.look(tick))
         assert told == ["a", "b", "c", "d", "e"]
-        assert late.place == early.feed._tail.place  # type: ignore[union-attr]
+        # The feed began further back, where transactions of other databases of this server can keep gaps open.
+        last = int(house.app.internals.store.read("audit_last", {})[0][0])
+        assert early.feed._tail.place <= late.place <= last  # type: ignore[union-attr]
 
     asyncio.run(story())
 
