@@ -54,14 +54,22 @@ def test_what_json_does_not_know_is_stored_alike_at_every_door(doors: list[Any],
 
 
 @pytest.mark.parametrize(
-    "value",
-    [object(), float("nan"), {"deep": [float("inf")]}, "a\0b", "\ud800", [10**5000]],
-    ids=["object", "nan", "deep", "nul", "surrogate", "digits"],
+    ("value", "path"),
+    [
+        (object(), "value"),
+        (float("nan"), "value"),
+        ({"deep": [float("inf")]}, "value.deep[0]"),
+        ({"deep": [1, object()]}, "value.deep[1]"),
+        ("a\0b", "value"),
+        ("\ud800", "value"),
+        ([10**5000], "value[0]"),
+    ],
+    ids=["object", "nan", "deep nan", "deep object", "nul", "surrogate", "digits"],
 )
-def test_what_cannot_be_stored_is_refused_by_its_field_at_every_door(doors: list[Any], value: object) -> None:
+def test_what_cannot_be_stored_is_refused_by_its_path_at_every_door(doors: list[Any], value: object, path: str) -> None:
     refused = []
     for door in doors:
         with pytest.raises(InputError) as error:
             door.put("keep", {"value": value})
-        refused.append(error.value.field.partition(".")[0])
-    assert refused == ["value", "value"]
+        refused.append(error.value.field)
+    assert refused == [path, path]

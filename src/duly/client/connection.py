@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
 from duly.core import codec, errors, wire
-from duly.core.errors import ConfigError, DulyError
+from duly.core.errors import ConfigError, DulyError, InputError
 from duly.core.urls import PORTS
 
 T = TypeVar("T")
@@ -93,7 +93,10 @@ class Connection:
         headers = {"Accept": "application/json"}
         text = None
         if body is not None or method in ("POST", "PUT", "PATCH"):
-            text = codec.request(body or {})
+            try:
+                text = codec.request(body or {})
+            except InputError as error:
+                raise InputError(_field(error.field), error.problem) from None
             headers["Content-Type"] = "application/json"
         if method == "POST":
             headers["Idempotency-Key"] = idempotency_key or uuid4().hex
@@ -230,6 +233,11 @@ def _retry_after(response: HTTPResponse) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
+def _field(path: str) -> str:
+    """The field of a request as errors on a database name it: an argument of a task by its own name."""
+    return path.removeprefix("args.")
+
+
 def _error(status: int, answer: Any) -> DulyError:
     """The error that the service had, as the class that it is on a database."""
     if not isinstance(answer, dict):
@@ -249,7 +257,7 @@ def _error(status: int, answer: Any) -> DulyError:
             return errors.WrongState(detail)
         case 413 | 422 if field is not None:
             return (errors.UnknownTask if answer.get("title") == "Unknown task" else errors.InputError)(
-                field.removeprefix("args."), problem
+                _field(field), problem
             )
         case 422:
             return ConfigError(detail)

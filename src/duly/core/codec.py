@@ -91,11 +91,9 @@ def request(body: dict[str, Any]) -> bytes:
     try:
         text = _encoder.encode(body)
     except _UNWRITABLE as error:
-        name = _culprit(body)
-        field = _culprit(body[name]) if isinstance(body.get(name), dict) else name
-        raise InputError(field, f"cannot be written as JSON: {error}") from None
+        raise InputError(_culprit(body), f"cannot be written as JSON: {error}") from None
     for path, problem in _unsayable(text, body):
-        raise InputError(path.removeprefix("args."), problem)
+        raise InputError(path, problem)
     return text
 
 
@@ -175,13 +173,23 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
                 yield from _leaves(built, path)
 
 
-def _culprit(args: dict[str, Any]) -> str:
-    for name, value in args.items():
+def _culprit(value: Any, path: str = "") -> str:
+    """The path of the first value within this one that cannot be encoded."""
+    match value:
+        case dict():
+            inside = [(f"{path}.{name}".lstrip("."), inner) for name, inner in value.items()]
+        case list() | tuple():
+            inside = [(f"{path}[{place}]", inner) for place, inner in enumerate(value)]
+        case _:
+            inside = []
+    for place, inner in inside:
         try:
-            _encoder.encode(value)
+            _encoder.encode(inner)
+        except RecursionError:  # it may contain itself
+            return place
         except _UNWRITABLE:
-            return name
-    return "args"
+            return _culprit(inner, place)
+    return path or "args"
 
 
 def _deepest(args: dict[str, Any]) -> str:
