@@ -92,15 +92,16 @@ def test_a_put_in_a_transaction_is_waited_for_beyond_its_commit(app: Duly, store
         assert placed.wait(LONG) == 6
 
 
-@pytest.mark.parametrize("thing", [0, -1, 2**63, True, "1", None, 1.0])
+@pytest.mark.parametrize("thing", [True, "1", None, 1.0])
 def test_what_cannot_be_the_id_of_an_item_is_not_waited_for(app: Duly, thing: Any) -> None:
-    with pytest.raises(InputError, match=r"^item_id: must be the id of an item, got "):
+    with pytest.raises(InputError, match=r"^item_id: must be an id, a whole number, got "):
         app.wait(thing)
 
 
-def test_an_item_that_never_was_is_not_waited_for(app: Duly) -> None:
-    with pytest.raises(DoesNotExist, match="there is no item 1000000000"):
-        app.wait(10**9)
+@pytest.mark.parametrize("number", [0, -1, 10**9, 2**63])
+def test_an_item_that_never_was_is_not_waited_for(app: Duly, number: int) -> None:
+    with pytest.raises(DoesNotExist, match=f"there is no item {number}"):
+        app.wait(number)
 
 
 def test_whoever_waits_for_an_item_is_told_when_it_is_gone(app: Duly, store: Store) -> None:

@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 from duly.client.connection import PAGE, Connection, ServiceError
 from duly.core import filters, results, shown, wire
+from duly.core.errors import InputError
+from duly.core.filters import checked_id as _id
 from duly.core.model import Placed, Status
 from duly.core.results import Picture
 from duly.core.shown import Row, ShownSchedule
@@ -61,14 +63,14 @@ class Client:
         self, item_id: int, *, idempotency_key: str | None = None, **options: Unpack[filters.AgainOptions]
     ) -> Placed[Any]:
         """Put an item that has ended again, as a new one."""
-        return self.http.post(Placed[Any], f"/api/items/{item_id}/again", idempotency_key, **options)
+        return self.http.post(Placed[Any], f"/api/items/{_id(item_id, 'item_id')}/again", idempotency_key, **options)
 
     def item(self, item_id: int) -> Row:
-        return self.http.get(Row, f"/api/items/{item_id}")
+        return self.http.get(Row, f"/api/items/{_id(item_id, 'item_id')}")
 
     def story(self, item_id: int) -> shown.Story:
         """An item with its failed tries and everything that happened to it."""
-        answer = self.http.request("GET", f"/api/items/{item_id}")
+        answer = self.http.request("GET", f"/api/items/{_id(item_id, 'item_id')}")
         return wire.read(shown.Story, {**answer, "item": answer, "scheduleKey": (answer["schedule"] or {}).get("key")})
 
     def items(self, *, most: int | None = None, **filter: Unpack[filters.ItemFilter]) -> Iterator[Row]:
@@ -108,12 +110,12 @@ class Client:
         return self._act(action, ids, reason=reason, skip=skip)
 
     def _act(self, action: shown.Action, ids: Sequence[int], **options: Any) -> list[int]:
-        body = {"action": action, "ids": list(ids), **wire.written(options)}
+        body = {"action": action, "ids": filters.checked_ids(ids), **wire.written(options)}
         return [int(item_id) for item_id in self.http.request("POST", "/api/items/act", body)["ids"]]
 
     def edit(self, item_id: int, **fields: Unpack[filters.ItemEdit]) -> Row:
         """Change an item that waits or is in review."""
-        return self.http.patch(Row, f"/api/items/{item_id}", **fields)
+        return self.http.patch(Row, f"/api/items/{_id(item_id, 'item_id')}", **fields)
 
     def tasks(self) -> Iterator[results.Signature]:
         """The tasks that the service can put, with their parameters."""
@@ -144,14 +146,14 @@ class Client:
         return self.http.pages(shown.JobRow, "/api/jobs", most, job_type=job_type, user_id=user_id)
 
     def job(self, job_id: int) -> shown.JobRow:
-        return self.http.get(shown.JobRow, f"/api/jobs/{job_id}")
+        return self.http.get(shown.JobRow, f"/api/jobs/{_id(job_id, 'job_id')}")
 
     def job_items(
         self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None
     ) -> Iterator[shown.JobItem]:
         """Rows of a job in the order of its file; with statuses, in the order in which they changed."""
         query = _query({"statuses": statuses})
-        rows = self.http.pages(dict[str, Any], f"/api/jobs/{job_id}/items", most, **query)
+        rows = self.http.pages(dict[str, Any], f"/api/jobs/{_id(job_id, 'job_id')}/items", most, **query)
         return (_job_item(shown.JobItem, row) for row in rows)
 
     def pending(
@@ -168,53 +170,59 @@ class Client:
 
     def job_counts(self, job_id: int) -> shown.RowCounts:
         """How many rows of a job there are, by status."""
-        return self.http.get(shown.RowCounts, f"/api/jobs/{job_id}/counts")
+        return self.http.get(shown.RowCounts, f"/api/jobs/{_id(job_id, 'job_id')}/counts")
 
     def pause_job(self, job_id: int) -> shown.JobRow:
         """Start no more rows of this job until it is resumed."""
-        return self.http.post(shown.JobRow, f"/api/jobs/{job_id}/pause")
+        return self.http.post(shown.JobRow, f"/api/jobs/{_id(job_id, 'job_id')}/pause")
 
     def resume_job(self, job_id: int) -> shown.JobRow:
-        return self.http.post(shown.JobRow, f"/api/jobs/{job_id}/resume")
+        return self.http.post(shown.JobRow, f"/api/jobs/{_id(job_id, 'job_id')}/resume")
 
     def kick_off_job(self, job_id: int, seconds: float = 5.0) -> results.Kickoff:
         """Let the service itself process rows of this job for a while."""
-        return self.http.post(results.Kickoff, f"/api/jobs/{job_id}/kickoff?durationMs={round(seconds * 1000)}")
+        return self.http.post(
+            results.Kickoff, f"/api/jobs/{_id(job_id, 'job_id')}/kickoff?durationMs={round(seconds * 1000)}"
+        )
 
     def cancel_job(self, job_id: int, reason: str = "") -> shown.JobRow:
         """Accept and start no more rows, and cancel all that have not ended."""
-        return self.http.post(shown.JobRow, f"/api/jobs/{job_id}/cancel", reason=reason)
+        return self.http.post(shown.JobRow, f"/api/jobs/{_id(job_id, 'job_id')}/cancel", reason=reason)
 
     def reprocess_job(self, job_id: int, **options: Unpack[filters.ReprocessOptions]) -> int:
         """Retry these rows, or all rows with these statuses; returns how many at most."""
         ids = options.get("item_ids")
-        scope = {"scope": "job"} if ids is None else {"scope": "items", "item_ids": list(ids)}
+        scope = {"scope": "job"} if ids is None else {"scope": "items", "item_ids": filters.checked_ids(ids, "itemIds")}
         body = wire.written({**options, "item_ids": None, **scope})
-        return int(self.http.request("POST", f"/api/jobs/{job_id}/reprocess", body)["items"])
+        return int(self.http.request("POST", f"/api/jobs/{_id(job_id, 'job_id')}/reprocess", body)["items"])
 
     def remove_job(self, job_id: int) -> None:
         """Delete a job with its rows and its file."""
-        self.http.request("DELETE", f"/api/jobs/{job_id}")
+        self.http.request("DELETE", f"/api/jobs/{_id(job_id, 'job_id')}")
 
     def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write all rows of a job, with their input and result, to this file."""
-        self.http.download(f"/api/jobs/{job_id}/export", {"format": format}, out)
+        self.http.download(f"/api/jobs/{_id(job_id, 'job_id')}/export", {"format": format}, out)
 
     def export_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write the rows in error to this file, to be corrected and sent again."""
-        self.http.download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
+        self.http.download(f"/api/jobs/{_id(job_id, 'job_id')}/rejects", {"format": format}, out)
 
     def mend_job(self, job_id: int, file: BinaryIO, name: str) -> results.MendReport:
         """Retry rows in error with the corrected values of this file, which has the columns of the rejects."""
-        return wire.read(results.MendReport, self.http.upload(f"/api/jobs/{job_id}/mend", file, name, {}, None))
+        return wire.read(
+            results.MendReport, self.http.upload(f"/api/jobs/{_id(job_id, 'job_id')}/mend", file, name, {}, None)
+        )
 
     def refused_row(self, job_id: int, row: int) -> results.RowInError:
         """A row in error as it came, by its number in the file."""
-        return self.http.get(results.RowInError, f"/api/jobs/{job_id}/rows/{row}")
+        return self.http.get(results.RowInError, f"/api/jobs/{_id(job_id, 'job_id')}/rows/{_id(row, 'row')}")
 
     def mend_row(self, job_id: int, row: int, values: Mapping[str, Any]) -> None:
         """Retry a row in error with these values, by column, in place of those that came."""
-        self.http.request("POST", f"/api/jobs/{job_id}/rows/{row}/mend", {"values": dict(values)})
+        self.http.request(
+            "POST", f"/api/jobs/{_id(job_id, 'job_id')}/rows/{_id(row, 'row')}/mend", {"values": dict(values)}
+        )
 
     def job_types(self) -> Iterator[results.JobTypeInfo]:
         """The types of jobs that the service has."""
@@ -236,14 +244,14 @@ class Client:
 
     def group(self, group_id: str) -> shown.GroupStory:
         """One group, with the error of a sample and what people wrote about it."""
-        return self.http.get(shown.GroupStory, f"/api/review/{_quoted(group_id)}")
+        return self.http.get(shown.GroupStory, f"/api/review/{_quoted(group_id, 'group_id')}")
 
     def write_note(self, group_id: str, text: str) -> shown.ReviewNote:
-        return self.http.post(shown.ReviewNote, f"/api/review/{_quoted(group_id)}/notes", text=text)
+        return self.http.post(shown.ReviewNote, f"/api/review/{_quoted(group_id, 'group_id')}/notes", text=text)
 
     def canary(self, group_id: str) -> int:
         """Retry one item of a group, to see whether the cause is gone; returns its id."""
-        (item_id,) = self.http.request("POST", f"/api/review/{_quoted(group_id)}/canary")["ids"]
+        (item_id,) = self.http.request("POST", f"/api/review/{_quoted(group_id, 'group_id')}/canary")["ids"]
         return int(item_id)
 
     def retry_group(self, group_id: str, rate: float | None = None, queue: str | None = None) -> shown.ShownAct:
@@ -284,11 +292,11 @@ class Client:
         return self.http.pages(shown.ShownAct, "/api/acts", most, user_id=user_id)
 
     def act(self, act_id: int) -> shown.ShownAct:
-        return self.http.get(shown.ShownAct, f"/api/acts/{act_id}")
+        return self.http.get(shown.ShownAct, f"/api/acts/{_id(act_id, 'act_id')}")
 
     def cancel_act(self, act_id: int) -> shown.ShownAct:
         """Stop an act where it is. What it has done stays done."""
-        return self.http.post(shown.ShownAct, f"/api/acts/{act_id}/cancel")
+        return self.http.post(shown.ShownAct, f"/api/acts/{_id(act_id, 'act_id')}/cancel")
 
     # -- schedules
 
@@ -312,15 +320,16 @@ class Client:
 
     def schedule_story(self, schedule_id: int, ahead: int = 5) -> shown.ScheduleStory:
         """A schedule with its next times, its items and its changes."""
-        return self.http.get(shown.ScheduleStory, f"/api/schedules/{schedule_id}", ahead=ahead)
+        return self.http.get(shown.ScheduleStory, f"/api/schedules/{_id(schedule_id, 'schedule_id')}", ahead=ahead)
 
     def change_schedule(self, schedule_id: int, **fields: Unpack[filters.ScheduleChange]) -> ShownSchedule:
         """Change a schedule. With another rule or zone its next time is computed again."""
-        return self.http.patch(ShownSchedule, f"/api/schedules/{schedule_id}", **fields)
+        return self.http.patch(ShownSchedule, f"/api/schedules/{_id(schedule_id, 'schedule_id')}", **fields)
 
     def act_on_schedules(self, action: results.ScheduleAction, *ids: int, skip: bool = False) -> list[int]:
         """Pause, resume, run, reactivate or remove schedules: all or none; with `skip`, those that can be."""
-        answer = self.http.request("POST", "/api/schedules/act", {"action": action, "ids": list(ids), "skip": skip})
+        body = {"action": action, "ids": filters.checked_ids(ids), "skip": skip}
+        answer = self.http.request("POST", "/api/schedules/act", body)
         return [int(schedule_id) for schedule_id in answer["ids"]]
 
     def reactivate_all(self, *, task: str | None = None, cause: str | None = None, run: bool = False) -> int:
@@ -345,7 +354,7 @@ class Client:
         return self.http.pages(shown.User, "/api/users")
 
     def user(self, user_id: str) -> shown.User:
-        return self.http.get(shown.User, f"/api/users/{_quoted(user_id)}")
+        return self.http.get(shown.User, f"/api/users/{_quoted(user_id, 'user_id')}")
 
     def create_user(self, user_id: str, role: shown.Role = "user", password: str | None = None) -> shown.User:
         """Create a user; without a password the user can only use API keys."""
@@ -356,7 +365,7 @@ class Client:
     ) -> shown.User:
         """Set another role or password, or disable or enable the user."""
         return self.http.patch(
-            shown.User, f"/api/users/{_quoted(user_id)}", role=role, password=password, disabled=disabled
+            shown.User, f"/api/users/{_quoted(user_id, 'user_id')}", role=role, password=password, disabled=disabled
         )
 
     def keys(self, user_id: str | None = None) -> Iterator[shown.KeyInfo]:
@@ -376,7 +385,7 @@ class Client:
         return self.http.post(shown.NewKey, "/api/keys", name=name, **options)
 
     def revoke_key(self, key_id: str) -> shown.KeyInfo:
-        return wire.read(shown.KeyInfo, self.http.request("DELETE", f"/api/keys/{_quoted(key_id)}"))
+        return wire.read(shown.KeyInfo, self.http.request("DELETE", f"/api/keys/{_quoted(key_id, 'key_id')}"))
 
     # -- queues, limits, workers and what happens
 
@@ -385,11 +394,11 @@ class Client:
 
     def pause(self, queue: str) -> str | None:
         """Start nothing more of this queue until it is resumed; returns a note if nothing has this name yet."""
-        answer = self.http.request("POST", f"/api/queues/{_quoted(queue)}/pause")
+        answer = self.http.request("POST", f"/api/queues/{_quoted(queue, 'queue')}/pause")
         return answer["note"] if answer else None
 
     def resume(self, queue: str) -> None:
-        self.http.request("POST", f"/api/queues/{_quoted(queue)}/resume")
+        self.http.request("POST", f"/api/queues/{_quoted(queue, 'queue')}/resume")
 
     def limits(self) -> list[shown.LimitUse]:
         """What limits have counted, and what a person set in place of the code's values."""
@@ -397,7 +406,7 @@ class Client:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         """Set a limit, such as `2/1m` (calls in any minute) or `4` (at the same time); None: as in the code."""
-        path = f"/api/limits/{_quoted(name)}"
+        path = f"/api/limits/{_quoted(name, 'name')}"
         if limit is None:
             self.http.request("DELETE", path)
         else:
@@ -470,8 +479,14 @@ def _query(filter: Mapping[str, Any]) -> dict[str, Any]:
     return {**joined, **times, **values, "where": list(values.get("where") or ()) or None}
 
 
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
+def _quoted(name: str, field: str) -> str:
+    """A name as a part of a path."""
+    if not isinstance(name, str) or not name:
+        raise InputError(field, f"must be text that is not empty, got {name!r:.80}")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise InputError(field, "must be valid Unicode") from None
 
 
 def _job_item(kind: type[J], row: Mapping[str, Any]) -> J:

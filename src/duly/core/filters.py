@@ -1,13 +1,40 @@
-"""The options of calls that `duly.client` and the command line share, so that type checkers know every name."""
+"""The options of calls that `duly.client` and the command line share, and checks of ids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
+from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import CatchUp, Overlap, State, Status
 from duly.core.results import DateField, ScheduleState
+
+LAST_ID = 2**63 - 1  # the largest number that a row can have as its id
+
+
+def checked_id(number: Any, field: str) -> int:
+    """The id of a row in this field, such as `item_id`; a number that no row can have as its id does not exist."""
+    if type(number) is not int:
+        raise InputError(field, f"must be an id, a whole number, got {number!r:.80}")
+    if not is_id(number):
+        raise DoesNotExist(f"there is no {field.removesuffix('_id')} {number}")
+    return number
+
+
+def is_id(number: int) -> bool:
+    return 1 <= number <= LAST_ID
+
+
+def checked_ids(ids: Any, field: str = "ids") -> list[int]:
+    """These ids, each once. An error names the place of the wrong one, as over HTTP."""
+    if not isinstance(ids, Iterable) or isinstance(ids, str | bytes | Mapping):
+        raise InputError(field, f"must be a list of ids, got {ids!r:.80}")
+    wanted = list(ids)
+    for place, each in enumerate(wanted):
+        if type(each) is not int:
+            raise InputError(f"{field}.{place}", f"must be an id, a whole number, got {each!r:.80}")
+    return list(dict.fromkeys(wanted))
 
 
 def check_names(given: Mapping[str, Any], known: type, call: str) -> None:

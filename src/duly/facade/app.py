@@ -28,7 +28,7 @@ from duly.verbs import LOCAL
 from duly.verbs.context import by_code
 from duly.verbs.items import Items
 from duly.verbs.queues import Queues
-from duly.verbs.read import LAST_ID, Read
+from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -168,8 +168,6 @@ class Duly:
 
     def wait(self, item_id: int, timeout: float | None = None) -> Any:
         """Wait until an item has ended, and return its result; see `Placed.wait`. It must exist already."""
-        if type(item_id) is not int or not 1 <= item_id <= LAST_ID:
-            raise InputError("item_id", f"must be the id of an item, got {item_id!r:.80}")
         _items(self).find(LOCAL, item_id)
         return self.internals.endings.ended(item_id, timeout, is_put=True)
 

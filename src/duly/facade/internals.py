@@ -161,7 +161,7 @@ class Internals:
     def task_named(self, name: str) -> Task[..., Any]:
         try:
             return self.tasks[name] if name in self.tasks else self.system[name]
-        except KeyError:
+        except (KeyError, TypeError):  # or a name that cannot be one, such as a list
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTask("task", f"there is no task {name!r} here; known: {known}") from None
 

@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from duly.core.errors import InputError
+from duly.core.filters import LAST_ID
 
 NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
 GROUP = re.compile(r"[0-9a-f]{1,64}")
 KEY_LIMIT = 500
 REASON = 2_000  # characters
-LAST_ID = 2**63 - 1  # the largest number that a row can have as its id
 RANKS = range(-100, 101)
+YEARS = range(1970, 9_801)  # so that a lateness or a delay can be added to a time without overflow
 NUMBERS = (int, float)
 
 T = TypeVar("T")
@@ -43,8 +44,8 @@ def checked_moment(field: str, at: Any) -> datetime:
         raise InputError(field, f"must be a datetime or ISO 8601 text, got {type(at).__name__}")
     if at.tzinfo is None or at.utcoffset() is None:
         raise InputError(field, f"has no time zone: say which, such as {at.isoformat()}+01:00 or {at.isoformat()}Z")
-    if not 1970 <= at.year <= 9998:
-        raise InputError(field, f"must lie between the years 1970 and 9998, got {at.isoformat()}")
+    if at.year not in YEARS:
+        raise InputError(field, f"must lie between the years {YEARS[0]} and {YEARS[-1]}, got {at.isoformat()}")
     return at.astimezone(UTC)
 
 
@@ -117,12 +118,6 @@ def checked_whole(field: str, number: Any, least: int, most: int = LAST_ID) -> i
     """A whole number in these bounds; the largest that databases can hold is the default."""
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
         raise InputError(field, f"must be a whole number from {least:,} to {most:,}, got {number!r:.80}")
-    return number
-
-
-def checked_id(number: Any, field: str = "id") -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= LAST_ID:
-        raise InputError(field, f"must be an id, a whole number from 1, got {number!r:.80}")
     return number
 
 

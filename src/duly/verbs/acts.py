@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_args
 
 from duly.core import codec
 from duly.core.errors import InputError, WrongState
+from duly.core.filters import LAST_ID, checked_id
 from duly.core.model import Change, Item, Outcome
 from duly.core.shown import Act, ActFilter, Action, ShownAct
 from duly.store.borrow import put_borrowed
@@ -22,7 +23,6 @@ from duly.tasks.checks import checked_choice, checked_moment, checked_name, chec
 from duly.verbs.context import Principal, VerbContext, VerbGroup
 from duly.verbs.items import STATES, outcome_of, possible
 from duly.verbs.listing import Filter, fitting, wanted
-from duly.verbs.read import LAST_ID
 
 TASK = "duly.acts"
 PORTION = 500
@@ -268,7 +268,8 @@ def _kept(filter: Filter) -> dict[str, Any]:
 
 
 def _found(context: VerbContext, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
-    return context.read.found(f"act {act_id}", Act, "act", {"id": act_id, "owner": owner}, connection)
+    given = {"id": checked_id(act_id, "act_id"), "owner": owner}
+    return context.read.found(f"act {act_id}", Act, "act", given, connection)
 
 
 class _Outrun(Exception):

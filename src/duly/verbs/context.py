@@ -22,6 +22,7 @@ from duly.core import codec
 from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
+from duly.core.filters import checked_ids
 from duly.core.patience import Thrifty
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth, Measure, Role, Scope
@@ -256,7 +257,7 @@ def _bare(name: str) -> str:
 
 def selected(ids: Sequence[int], field: str = "ids") -> list[int]:
     """These ids, each once: at least one, and at most a thousand."""
-    wanted = list(dict.fromkeys(ids))
+    wanted = checked_ids(ids, field)
     if not 1 <= len(wanted) <= SELECTED:
         raise InputError(field, f"must be 1 to {SELECTED:,} ids")
     return wanted

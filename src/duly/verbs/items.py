@@ -10,12 +10,12 @@ from typing import Any
 from duly.core import codec
 from duly.core.decide import decide
 from duly.core.errors import KeyConflict, WrongState
+from duly.core.filters import checked_id, checked_ids, is_id
 from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived, State
 from duly.core.shown import Action, Row, Story
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_key, checked_name, checked_rank, checked_tries, when
 from duly.verbs.context import Principal, VerbContext, VerbGroup, refusal, selected
-from duly.verbs.read import ids_text, is_id
 
 # Arguments as a whole, or a function that makes them of the item as it is. Bytes are JSON that was checked already.
 Args = Mapping[str, Any] | bytes
@@ -101,7 +101,7 @@ class Items(VerbGroup):
 
     def find(self, who: Principal, item_id: int, connection: Any = None) -> Row:
         """The item, if it may be reached; an item of another owner is reported as missing."""
-        given = {"ids": ids_text([item_id]), "owner": who.reach}
+        given = {"ids": codec.text([checked_id(item_id, "item_id")]), "owner": who.reach}
         return self._read.found(f"item {item_id}", Row, "rows", given, connection)
 
     def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[Row, Story]:
@@ -186,7 +186,7 @@ class Items(VerbGroup):
         """
         store = self._store
         # Read first, so that every change from here on is noticed.
-        version = store.read("item_version", {"id": item_id}, connection) if is_id(item_id) else []
+        version = store.read("item_version", {"id": checked_id(item_id, "item_id")}, connection)
         row = self.find(who, item_id, connection)
         if row.state not in ("waiting", "failed"):
             raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
@@ -254,7 +254,7 @@ class Items(VerbGroup):
 
         `line` is the action and the details for the audit log.
         """
-        wanted = list(dict.fromkeys(ids))
+        wanted = checked_ids(ids)
         # Decided before the transaction, because others may have to wait for that.
         changes = self._changes(who, wanted, outcome, skip, connection)
         with self._context.joining(connection) as connection:

@@ -195,7 +195,7 @@ class JobRows(VerbGroup):
 
 def _jobs_meant(who: Principal, filter: RowFilter) -> dict[str, Any]:
     check_names(filter, RowFilter, "pending")
-    jobs = ids_text(filter["job_ids"]) if filter.get("job_ids") else None
+    jobs = ids_text(filter["job_ids"], "job_ids") if filter.get("job_ids") else None
     return {"owner": who.among(filter.get("owner")), "job_type": filter.get("job_type"), "jobs": jobs}
 
 

@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 from duly.core import codec
 from duly.core.decide import decide
 from duly.core.errors import ConstraintViolated, DoesNotExist, InputError, KeyConflict, WrongState
+from duly.core.filters import checked_id
 from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
@@ -170,7 +171,8 @@ class Jobs(VerbGroup):
 
     def get(self, who: Principal, job_id: int, connection: Any = None) -> Job:
         """The job, if the principal may reach it; another's job is reported as missing."""
-        return self._read.found(f"job {job_id}", Job, "job", {"id": job_id, "owner": who.reach}, connection)
+        given = {"id": checked_id(job_id, "job_id"), "owner": who.reach}
+        return self._read.found(f"job {job_id}", Job, "job", given, connection)
 
     def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
         """The job with its progress."""

@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 
 from duly.core import codec
 from duly.core.errors import InputError
+from duly.core.filters import LAST_ID
 from duly.core.model import STATES, State
 from duly.core.results import DateField
 from duly.core.shown import ActFilter, ItemsFound, Row, StateCounts
@@ -25,13 +26,11 @@ from duly.tasks.checks import (
     KEY_LIMIT,
     checked_choice,
     checked_group,
-    checked_id,
     checked_moment,
     checked_text,
     checked_whole,
 )
 from duly.verbs.context import Masks, Principal, VerbContext, VerbGroup
-from duly.verbs.read import LAST_ID
 from duly.verbs.timetable import like
 
 PORTION = 2_000  # items that are looked at in one go
@@ -60,8 +59,8 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "state": lambda name, text: checked_text(name, text, 100, least=0),
     "task": _word, "queue": _word, "error": _word, "key": lambda name, text: checked_text(name, text, KEY_LIMIT),
     "error_group": lambda name, text: checked_group(text, name),
-    "schedule_id": lambda name, number: checked_id(number, name),
-    "job_id": lambda name, number: checked_id(number, name),
+    "schedule_id": lambda name, number: checked_whole(name, number, 1),
+    "job_id": lambda name, number: checked_whole(name, number, 1),
     "below": lambda name, number: checked_whole(name, number, 0),
     "min_tries": lambda name, number: checked_whole(name, number, 1, 1_000_000),
     "date_field": lambda name, value: checked_choice(name, value, get_args(DateField)),

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from duly.core import codec, shown
 from duly.core.clock import Clock
 from duly.core.errors import DoesNotExist
+from duly.core.filters import LAST_ID, checked_id, checked_ids, is_id
 from duly.core.model import State, Tried
 from duly.store.claims import are_open
 from duly.store.contract import Store
@@ -22,20 +23,14 @@ from duly.store.records import ColumnType, Record, reader
 S = TypeVar("S", bound=Struct)
 
 PAGE_MOST = 1_000
-LAST_ID = 2**63 - 1
 LOOKED_AT = 100_000  # rows that a look over the newest ones reads at most
 NOTES = 100  # lines of the audit log about one item, the newest
 ALL = 2**31 - 1  # no bound, for lists that are short
 
 
-def is_id(number: int) -> bool:
-    """Whether a row can have this number as its id. The databases refuse larger ones."""
-    return -LAST_ID <= number <= LAST_ID
-
-
-def ids_text(ids: Iterable[int]) -> str:
+def ids_text(ids: Iterable[int], field: str = "ids") -> str:
     """These ids as JSON, without numbers that no row can have."""
-    return codec.text([each for each in ids if is_id(each)])
+    return codec.text([each for each in checked_ids(ids, field) if is_id(each)])
 
 
 def utc(value: datetime) -> datetime:
@@ -127,7 +122,7 @@ class Read:
         return self.story(item_id).item
 
     def story(self, item_id: int) -> shown.Story:
-        rows = self._store.read("show", {"id": item_id}) if is_id(item_id) else []
+        rows = self._store.read("show", {"id": checked_id(item_id, "item_id")})
         if not rows:
             raise DoesNotExist(f"there is no item {item_id}")
         *values, lease_until = rows[0]

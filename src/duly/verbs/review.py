@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from duly.core import codec
 from duly.core.shown import Act, Group, GroupStory, ReviewNote, ReviewTotals, ShownGroup
+from duly.tasks.checks import checked_group
 from duly.verbs.context import Principal, VerbGroup
 
 HOURS = 24  # of a trend
@@ -28,7 +29,7 @@ class Review(VerbGroup):
         return self._shown(self._read.all(Group, "groups", given), owner)
 
     def group(self, who: Principal, group_id: str) -> ShownGroup:
-        given = {"error_group": group_id, "owner": who.reach}
+        given = {"error_group": checked_group(group_id), "owner": who.reach}
         return self._shown([self._read.found(f"group {group_id}", Group, "group", given)], who.reach)[0]
 
     def story(self, who: Principal, group_id: str) -> GroupStory:

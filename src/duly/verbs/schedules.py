@@ -10,8 +10,9 @@ from typing import Any, Required, Unpack, get_args
 
 from msgspec.structs import replace
 
-from duly.core import advance, codec
+from duly.core import advance
 from duly.core.errors import DoesNotExist, InputError, KeyConflict, WrongState
+from duly.core.filters import checked_ids
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
 from duly.core.results import ScheduleAction
@@ -19,6 +20,7 @@ from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
 from duly.verbs.context import NONE, Principal, refusal, selected
+from duly.verbs.read import ids_text
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 
 
@@ -260,7 +262,7 @@ class ScheduleVerbs(Timetable):
     def _last_failures(self, ids: Sequence[int], connection: Any) -> dict[int, Item]:
         """The last items of these schedules that are in review, by schedule."""
         store = self._store
-        in_review = store.read("failed_of", {"ids": codec.text(ids)}, connection)
+        in_review = store.read("failed_of", {"ids": ids_text(ids)}, connection)
         found = store.fetch([item_id for (item_id,) in in_review], connection)
         return {item.schedule_id: item for item in found if item.schedule_id is not None}
 
@@ -328,7 +330,7 @@ class ScheduleVerbs(Timetable):
 
         If one of them cannot be changed, the error names each such schedule; with `skip`, the others are changed.
         """
-        ids, now = list(dict.fromkeys(ids)), self._now()
+        ids, now = checked_ids(ids), self._now()
         revised: list[int] = []
         refused: dict[int, str] = {}
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from duly.core import advance, codec
 from duly.core.clock import EPOCH
 from duly.core.errors import DoesNotExist, InputError
-from duly.core.filters import ScheduleFilter, check_names
+from duly.core.filters import ScheduleFilter, check_names, checked_id
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, clock_notes, parse, preview, zone_named
 from duly.core.results import RulePreview, ScheduleState, SlotLoad
@@ -73,7 +73,7 @@ class Timetable(VerbGroup):
         return next((each for each in self.some([schedule_id], connection) if owner in (None, each.owner)), None)
 
     def get(self, schedule_id: int, connection: Any = None) -> Schedule:
-        given = {"ids": ids_text([schedule_id])}
+        given = {"ids": codec.text([checked_id(schedule_id, "schedule_id")])}
         return self._read.found(f"schedule {schedule_id}", Schedule, "schedules_with_ids", given, connection)
 
     def find(self, task: str, key: str, connection: Any = None) -> Schedule:
