@@ -1009,10 +1009,12 @@ def test_a_body_has_a_limit_whether_or_not_it_says_its_length(house: House, monk
 
 def test_arguments_have_a_depth_and_a_size(house: House) -> None:
     deep: Any = {}
-    for _ in range(50):
+    for _ in range(100):
         deep = {"a": deep}
     answer = house.ana.post("/api/items", json={"task": "echo", "args": deep})
-    assert (answer.status_code, "nested" in answer.json()["detail"]) == (422, True)
+    assert answer.json()["detail"] == "a: must not be nested more than 100 levels deep"
+    answer = house.ana.post("/api/items", json={"task": "echo", "args": {"text": "x", "a": deep["a"]["a"]}})
+    assert "nested" not in answer.json()["detail"]
     large = {"task": "echo", "args": {"text": "x" * 1_500_000}}
     assert house.ana.post("/api/items", json=large).json()["field"] == "text"
 

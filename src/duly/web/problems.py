@@ -92,6 +92,8 @@ def _fault(error: dict[str, Any]) -> tuple[str, str]:
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in error.get("ctx", {}).items()
     }
+    if isinstance(ours := given.get("error"), errors.InputError):  # which names a field of its own
+        return ours.field, ours.problem
     text = FAULTS.get(kind) or FAULTS.get(kind.partition("_")[0], "is not valid")
     if given.get("min_length") == 1 and kind.endswith("too_short"):
         text = "must not be empty"

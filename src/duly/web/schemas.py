@@ -7,7 +7,7 @@ topic only are beside the routes of that topic.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache, reduce
 from inspect import Parameter, Signature
 from operator import or_
@@ -17,17 +17,27 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_orig
 from fastapi import Path, Query
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, create_model
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    create_model,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
+from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.results import DateField
 from duly.core.wire import Doc
+from duly.tasks.checks import YEARS
 from duly.verbs.context import SELECTED
 
-DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
-YEARS = range(1970, 9_801)  # so that something can be added to a time without overflow
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -44,14 +54,28 @@ def clean(text: str) -> str:
     return text
 
 
-def _shallow(value: Any) -> Any:
-    """The value, if it is not nested too deeply; raises otherwise."""
-    level, depth = [value], 0
-    while level := [inner for each in level for inner in _inside(each)]:
-        depth += 1
-        if depth > DEPTH:
-            raise ValueError(f"must not be nested more than {DEPTH} levels deep")
-    return value
+def _from_text(kind: type[date]) -> BeforeValidator:
+    """Reads a date or a time from ISO 8601 text, and from nothing else: a number is not taken as seconds since 1970."""
+
+    def read(given: Any) -> date:
+        try:
+            return kind.fromisoformat(given)
+        except (TypeError, ValueError):
+            raise PydanticCustomError(kind.__name__, "{}") from None
+
+    return BeforeValidator(read)
+
+
+def _shallow(args: dict[str, Any]) -> dict[str, Any]:
+    """These arguments, if none is nested too deeply; raises otherwise, as `codec.check` does."""
+    for name, value in args.items():
+        level: list[Any] = [[value]]
+        for _ in range(codec.DEPTH):
+            inside = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+            level = [inner for inner in inside if isinstance(inner, dict | list)]
+        if level:
+            raise InputError(name, f"must not be nested more than {codec.DEPTH} levels deep")
+    return args
 
 
 def _sane(moment: datetime) -> datetime:
@@ -60,19 +84,14 @@ def _sane(moment: datetime) -> datetime:
     return moment
 
 
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(clean)]
 Sentence = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(clean)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(clean)]
 Args = Annotated[dict[str, Any], AfterValidator(_shallow)]
 Rule = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(clean)]
 Password = Annotated[str, StringConstraints(min_length=8, max_length=1_024), AfterValidator(clean)]
-Moment = Annotated[AwareDatetime, AfterValidator(_sane)]
+Moment = Annotated[AwareDatetime, _from_text(datetime), AfterValidator(_sane)]
+Date = Annotated[date, _from_text(date)]
 Seconds = Annotated[float, Field(ge=0, le=3e9)]
 Rank = Annotated[int, Field(ge=-100, le=100)]
 Tries = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -92,9 +111,12 @@ def example(**values: Any) -> ConfigDict:
 
 
 class Model(BaseModel):
+    """The body of a request. Values must have the types of JSON: no number is read from text, true is not 1."""
+
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid", allow_inf_nan=False
-    )
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid", allow_inf_nan=False,
+        strict=True,
+    )  # fmt: skip
 
     def changes(self) -> dict[str, Any]:
         """The given fields of an edit, at least one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -22,7 +21,7 @@ from duly.web.auth import Owner, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, serving
 from duly.web.problems import Problem
 from duly.web.routing import Router, Transaction, repeatable
-from duly.web.schemas import Model, Name, Page, Word, clean, example
+from duly.web.schemas import Date, Model, Name, Page, Word, clean, example
 
 router = Router(tags=["apps"])
 
@@ -40,8 +39,8 @@ class ProductImport(
     hour_bucket: int | None = Field(
         default=None, ge=0, le=100_000, description="Without it, it gets the emptiest slot."
     )
-    last_successful_sync: date | None = None
-    last_price: Decimal | None = Field(default=None, ge=0, max_digits=30)
+    last_successful_sync: Date | None = None
+    last_price: Decimal | None = Field(default=None, ge=0, max_digits=30, strict=False)
     last_quantity: int | None = Field(default=None, ge=0, le=2**31 - 1)
     in_stock: bool | None = None
     last_boeing_hash: Word | None = None

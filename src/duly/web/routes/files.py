@@ -241,7 +241,9 @@ def _unpacked(fields: Mapping[str, str]) -> dict[str, Any]:
 def _checked(model: type[Any], job_type: str | None, given: Mapping[str, Any]) -> Any:
     """The model of this body; the type of the job may stand in the query instead."""
     try:
-        return model.model_validate({**({} if job_type is None else {"jobType": job_type}), **given})
+        # The fields of a form are text, from which other types are read.
+        whole = {**({} if job_type is None else {"jobType": job_type}), **given}
+        return model.model_validate(whole, strict=None if model is JobIn else False)
     except ValidationError as error:
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]) from None
 
