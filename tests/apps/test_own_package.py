@@ -4,56 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tomllib
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
 from tests.apps.conftest import eventually as soon
-from tests.apps.test_package import asked, is_up, up
+from tests.apps.test_package import asked, install, is_up, up, wheel
 from tests.cli.test_processes import free_port
 from tests.docs.pages import ROOT
 from tests.outbound.provider import Provider, ok
 from tests.support import opened, query
 
 PACKAGE = Path(__file__).parent / "package"
-WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which the package is installed, from a wheel with the files of its folder."""
+    """A folder into which the package is installed, from the wheel that its build backend makes."""
     folder = tmp_path_factory.mktemp("parcels")
-    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
-    dist = f"duly_parcels-{project['version']}.dist-info"
-    (group, points), *_ = project["entry-points"].items()
-    wheel = folder / "duly_parcels-1.0-py3-none-any.whl"
-    with ZipFile(wheel, "w") as archive:
-        for path in sorted((PACKAGE / "duly_parcels").rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, path.relative_to(PACKAGE))
-        lines = "".join(f"{name} = {value}\n" for name, value in points.items())
-        archive.writestr(f"{dist}/METADATA", f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0\n")
-        archive.writestr(
-            f"{dist}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{dist}/entry_points.txt", f"[{group}]\n{lines}")
-        archive.writestr(f"{dist}/RECORD", "".join(f"{name},,\n" for name in [*archive.namelist(), f"{dist}/RECORD"]))
-    uv = shutil.which("uv") or ROOT / ".scratch" / "uv" / "bin" / "uv"
-    subprocess.run(
-        [uv, "pip", "install", "--offline", "--no-deps", "--no-cache", "--quiet", "--python", sys.executable,
-         "--target", folder / "site", wheel],
-        check=True, timeout=120,
-    )  # fmt: skip
-    return folder / "site"
+    return install(wheel(PACKAGE, folder), folder / "site")
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,44 +24,57 @@ from tests.docs.pages import ROOT, blocks
 from tests.outbound.provider import Provider, ok
 
 PAGE = ROOT / "docs" / "apps.md"
-DIST = "duly_texts-1.0.dist-info"
 
 
-def wheel(folder: Path) -> Path:
-    """The package that the page tells to make, built without any tool: a wheel is an archive with a few known files."""
-    (project,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
-    (group,) = re.findall(r'^\[project.entry-points."(.*)"\]\n((?:.+\n?)*)', project, re.MULTILINE)
-    module = "\n\n".join(blocks(PAGE)[:-2])
-    (screen,) = re.findall(r"^```js\n(.*?)^```", PAGE.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
-    (table,) = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
-    path = folder / "duly_texts-1.0-py3-none-any.whl"
-    with ZipFile(path, "w") as archive:
-        archive.writestr("duly_texts/__init__.py", module)
-        archive.writestr("duly_texts/static/texts.js", screen)
-        for database in ("sqlite", "postgres"):
-            archive.writestr(f"duly_texts/migrations/{database}/0001_sent.sql", table)
-        archive.writestr(f"{DIST}/METADATA", "Metadata-Version: 2.1\nName: duly-texts\nVersion: 1.0\n")
-        archive.writestr(
-            f"{DIST}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{DIST}/entry_points.txt", f"[{group[0]}]\n{group[1].replace(chr(34), '')}")
-        names = [*archive.namelist(), f"{DIST}/RECORD"]
-        archive.writestr(f"{DIST}/RECORD", "".join(f"{name},,\n" for name in names))
-    return path
+def source(folder: Path) -> Path:
+    """The folder of the package that the page tells to make, file by file."""
+    page = PAGE.read_text(encoding="utf8")
+    (project,), (screen,), (table,) = (
+        re.findall(rf"^```{kind}\n(.*?)^```", page, re.MULTILINE | re.DOTALL) for kind in ("toml", "js", "sql")
+    )
+    files = {
+        "pyproject.toml": project,
+        "duly_texts/__init__.py": "\n\n".join(blocks(PAGE)[:-2]),
+        "duly_texts/static/texts.js": screen,
+        **{f"duly_texts/migrations/{database}/0001_sent.sql": table for database in ("sqlite", "postgres")},
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf8")
+    return folder
+
+
+def wheel(package: Path, folder: Path) -> Path:
+    """The wheel of a package, built by the backend that its pyproject.toml names, from a copy of its folder."""
+    copy = shutil.copytree(package, folder / "source", ignore=shutil.ignore_patterns("__pycache__"))
+    backend = tomllib.loads((copy / "pyproject.toml").read_text())["build-system"]
+    assert backend == {"requires": ["hatchling"], "build-backend": "hatchling.build"}
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=copy, check=True, timeout=120, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    shutil.rmtree(copy)  # so that nothing is found there in place of what the wheel has
+    return built
+
+
+def install(built: Path, target: Path) -> Path:
+    """Install a wheel into a folder, with uv, which made the .venv that these tests run in."""
+    uv = shutil.which("uv") or ROOT / ".scratch" / "uv" / "bin" / "uv"
+    subprocess.run(
+        [uv, "pip", "install", "--offline", "--no-deps", "--no-cache", "--quiet", "--python", sys.executable,
+         "--target", target, built],
+        check=True, timeout=120,
+    )  # fmt: skip
+    return target
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which it was installed, by uv, which made the .venv that these tests run in."""
-    folder = tmp_path_factory.mktemp("package")
-    uv = shutil.which("uv") or ROOT / ".scratch" / "uv" / "bin" / "uv"
-    target = folder / "site"
-    subprocess.run(
-        [uv, "pip", "install", "--offline", "--no-deps", "--no-cache", "--quiet", "--python", sys.executable,
-         "--target", target, wheel(folder)],
-        check=True, timeout=60,
-    )  # fmt: skip
-    return target
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel(source(tmp_path_factory.mktemp("source")), tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path) -> Path:
+    return install(built, built.parent / "site")
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -107,6 +121,17 @@ def is_up(url: str) -> bool:
         return bool(urllib.request.urlopen(f"{url}/readyz", timeout=5).status == 200)
     except OSError:
         return False
+
+
+def test_its_wheel_has_the_sql_and_the_screens_and_announces_the_plugin(built: Path) -> None:
+    with ZipFile(built) as archive:
+        assert {name for name in archive.namelist() if "dist-info" not in name} == {
+            "duly_texts/__init__.py", "duly_texts/static/texts.js",
+            "duly_texts/migrations/sqlite/0001_sent.sql", "duly_texts/migrations/postgres/0001_sent.sql",
+        }  # fmt: skip
+        assert archive.read("duly_texts-1.0.dist-info/entry_points.txt").split() == [
+            b"[duly.apps]", b"texts", b"=", b"duly_texts:plugin",
+        ]  # fmt: skip
 
 
 def test_its_settings_are_shown_with_their_sources(duly: Run) -> None:
