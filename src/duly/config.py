@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from duly.core.errors import ConfigError
 from duly.core.section import Section
 from duly.core.settings import JobSettings, Settings
-from duly.plugins import Plugin, plugins
+from duly.plugins import Plugin, installed, plugins
 
 # The options of the command line, as JSON: in the environment, so that a worker's child processes see the same.
 COMMAND_LINE = "DULY_COMMAND_LINE"
@@ -57,10 +57,9 @@ def unknown_variables(env: Mapping[str, str]) -> list[tuple[str, str | None]]:
     strange = [name for name in strange if name not in _OTHERS and name[5:].lower() not in Settings.known()]
     if not strange:  # the usual case, for which no app is loaded
         return []
-    try:
-        known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
-    except ConfigError:  # an app cannot be loaded: the error is raised when the app runs, not for this hint
+    if installed().broken:  # the settings of that app are not known; the error is raised when it runs
         return []
+    known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
     return [(name, next(iter(get_close_matches(name, known, 1)), None)) for name in strange if name not in known]
 
 
@@ -88,18 +87,13 @@ def _written(name: str, source: str) -> str:
 
 def sections() -> list[type[Section]]:
     """The core's settings, those of jobs, and those of all apps that are installed."""
-    found: list[type[Section]] = [Settings, JobSettings]
-    for plugin in plugins().values():
-        if taken := {name for kind in found for name in kind.known()} & set(plugin.settings.known()):
-            raise ConfigError(f"apps: two settings are called {min(taken)!r}; give those of {plugin.name} a PREFIX")
-        found.append(plugin.settings)
-    return found
+    return [Settings, JobSettings, *(plugin.settings for plugin in plugins().values())]
 
 
 def check_names(names: Iterable[str], source: str) -> None:
     """Reject a name that is not a setting of the core or of an installed app."""
     strange = [name for name in names if name not in Settings.known()]
-    if not strange:
+    if not strange or installed().broken:  # they may be settings of an app that cannot be loaded
         return
     known = {name for kind in sections() for name in kind.known()}
     for name in strange:

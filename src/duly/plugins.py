@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from duly.core.errors import ConfigError, DoesNotExist
 from duly.core.section import Section
+from duly.core.settings import JobSettings, Settings
 from duly.core.shown import NewAlert, Scope
 
 if TYPE_CHECKING:
@@ -144,20 +145,40 @@ class Plugin(Generic[S, T]):
 
     def on(self, duly: Host) -> T:
         """Install it on this app, with the settings in force."""
-        return self.adopt(duly, self.install(duly, duly.section(self.settings)))
+        return self.adopt(duly, lambda: self.install(duly, duly.section(self.settings)))
 
-    def adopt(self, duly: Host, made: T) -> T:
-        """Register the installed object on this app, for the service and its metrics."""
+    def adopt(self, duly: Host, install: Callable[[], T]) -> T:
+        """Install it on this app with this function, for the service and its metrics too."""
         inside = duly.internals
         if self.name in inside.plugins:
             raise ConfigError(f"apps: {self.name} is installed on this app already")
+        self.check()
+        with inside.owned_by(self.name):
+            made = install()
         for collector in self.metrics(made):
+            for metric in getattr(collector, "describe", tuple)():
+                claim(inside.owners, self.name, "metric", metric.name)
             duly.registry.register(collector)
-        inside.sources.extend(self.sources(duly.section(self.settings)))
+        for source in self.sources(duly.section(self.settings)):
+            claim(inside.owners, self.name, "source of files", source.scheme)
+            inside.sources.append(source)
         inside.plugins[self.name] = self
         inside.apps[self.name] = made
         inside.database.migrate_embedded()
         return made
+
+    def check(self) -> None:
+        """Refuse a plug-in whose folders are not there."""
+        scripts = [each.script for each in (*self.screens, *self.panels)]
+        if scripts and self.static is None:
+            raise ConfigError(f"apps: {self.name} has screens or panels: set `static` to the folder of their modules")
+        needed = [self.migrations, self.static, *(self.static / each for each in scripts if self.static)]
+        for path in needed:
+            if path is not None and not path.exists():
+                raise ConfigError(
+                    f"apps: {self.name} has no {path}: build its package with a backend that packs more than modules, "
+                    "such as hatchling, and install it again"
+                )
 
     def of(self, duly: Host) -> T:
         """What it is on this app."""
@@ -179,18 +200,57 @@ def query(
     return rows
 
 
+def claim(owners: dict[tuple[str, str], str], owner: str, kind: str, name: str) -> None:
+    """Note who brings the thing of this kind and name; ConfigError if another does already."""
+    other = owners.setdefault((kind, name), owner)
+    if other != owner:
+        raise ConfigError(
+            f"apps: {other} and {owner} both have the {kind} {name!r}; rename it in one of them, or use only one"
+        )
+
+
+class Installed(Struct):
+    """What the installed packages announce."""
+
+    plugins: dict[str, Plugin[Any, Any]]  # by name
+    broken: dict[str, str]  # by name, why each of these cannot be used
+
+
 @cache
-def plugins() -> dict[str, Plugin[Any, Any]]:
-    """The plug-ins of all installed packages, by name."""
+def installed() -> Installed:
+    """The plug-ins of all installed packages. One that is broken leaves the others alone."""
     from importlib.metadata import entry_points  # slow to import, and most commands do without
 
-    known: dict[str, Plugin[Any, Any]] = {}
+    found = Installed({}, {})
+    owners = {("setting", name): "duly" for kind in (Settings, JobSettings) for name in kind.known()}
     for entry in entry_points(group=GROUP):
-        plugin = _loaded(entry)
-        if plugin.name in known and known[plugin.name] is not plugin:
-            raise ConfigError(f"apps: two packages have an app {plugin.name!r}; one is {_said(entry)}")
-        known[plugin.name] = plugin
-    return known
+        name = entry.name
+        try:
+            plugin = _loaded(entry)
+            name = plugin.name
+            if found.plugins.get(name) is not plugin:  # the same package may be found twice
+                _claim_all(owners, plugin, _said(entry))
+            found.plugins[name] = plugin
+        except ConfigError as error:
+            found.broken[name] = str(error)
+    return found
+
+
+def _claim_all(owners: dict[tuple[str, str], str], plugin: Plugin[Any, Any], said: str) -> None:
+    """Check a plug-in, and that no other has anything of the same name. The rest is known once it is on an app."""
+    claim(owners, said, "name", plugin.name)
+    plugin.check()
+    for name, each in plugin.settings.known().items():
+        claim(owners, said, "setting", name)
+        if each.metadata["alias"]:
+            claim(owners, said, "environment variable", each.metadata["alias"])
+    for screen in plugin.screens:
+        claim(owners, said, "screen", screen.path)
+
+
+def plugins() -> dict[str, Plugin[Any, Any]]:
+    """The plug-ins of all installed packages that can be used, by name."""
+    return installed().plugins
 
 
 def simulations() -> dict[str, Simulated[Any]]:
@@ -198,16 +258,23 @@ def simulations() -> dict[str, Simulated[Any]]:
     return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
 
 
-def chosen(names: str) -> list[Plugin[Any, Any]]:
-    """The plug-ins that the setting `apps` means: those that it names; if none, those that are on by default."""
-    known = plugins()
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
-        if name not in known:
+def chosen(names: str, lost: dict[str, str] | None = None) -> list[Plugin[Any, Any]]:
+    """The plug-ins that the setting `apps` means: those that it names; if none, those that are on by default.
+
+    One of them that is broken is a ConfigError. With `lost` it is left out, and put there with the reason.
+    """
+    known, broken = installed().plugins, installed().broken
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    for name in wanted or broken:
+        if name in broken and lost is None:
+            raise ConfigError(f"{broken[name]}; correct or uninstall the package, or leave it out of DULY_APPS")
+        if name not in known and name not in broken:
             raise ConfigError(f"apps: there is no app {name!r} here; known: {', '.join(sorted(known)) or 'none'}")
+        if lost is not None and name in broken:
+            lost[name] = broken[name]
     if wanted:
-        return [known[name] for name in dict.fromkeys(wanted)]
-    return [plugin for plugin in known.values() if plugin.is_default()]
+        return [known[name] for name in wanted if name not in broken]
+    return [plugin for name, plugin in known.items() if name not in broken and plugin.is_default()]
 
 
 def _loaded(entry: EntryPoint) -> Plugin[Any, Any]:

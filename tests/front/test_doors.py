@@ -29,7 +29,9 @@ ROOMS: dict[str, set[str]] = {
     "testing": {"virtual"},
     "virtual": {"core", "engine", "facade", "store", "tasks", "verbs"},
     "duly": {"core", "errors", "facade", "policy", "tasks"},
-    "facade": {"bulk", "client", "config", "core", "engine", "intake", "store", "tasks", "telemetry", "verbs"},
+    "facade": {
+        "bulk", "client", "config", "core", "engine", "intake", "plugins", "store", "tasks", "telemetry", "verbs",
+    },
     "intake": {"bulk", "core", "tasks", "verbs"},
     "config": {"core", "plugins"},
     "plugins": {"bulk", "core"},

@@ -16,7 +16,7 @@ from duly.apps import catalog, reminders
 from duly.config import load, section, sections, sources
 from duly.core.errors import ConfigError, DoesNotExist
 from duly.plugin import Plugin, Section, chosen, plugins, setting
-from duly.plugins import GROUP
+from duly.plugins import GROUP, Screen, installed
 from tests.cli.conftest import call
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
@@ -32,6 +32,14 @@ class Tea(Section):
 
 
 TEA = Plugin(name="tea", doc="Tea in time.", settings=Tea, install=lambda _, settings: settings.minutes)
+NO_TABLES = Plugin(
+    name="tables", doc="Built without its SQL.", settings=Section, install=lambda _, __: None,
+    migrations=Path("/nowhere/migrations"),
+)  # fmt: skip
+NO_SCREENS = Plugin(
+    name="screens", doc="Without a folder.", settings=Section, install=lambda _, __: None,
+    screens=(Screen(path="none", title="None", script="none.js"),),
+)  # fmt: skip
 UNCALLED: Any = "neither a plug-in nor callable"
 
 
@@ -42,10 +50,10 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def announce(*names: str) -> None:
         points = EntryPoints(EntryPoint(name, f"{__name__}:{name}", GROUP) for name in names)
         monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
-        plugins.cache_clear()
+        installed.cache_clear()
 
     yield announce
-    plugins.cache_clear()
+    installed.cache_clear()
 
 
 def test_our_own_apps_are_found_as_anybodys_are() -> None:
@@ -75,7 +83,9 @@ def test_an_unknown_app_is_named_with_those_that_are_known() -> None:
     [
         (("UNCALLED",), "UNCALLED is not a duly.plugin.Plugin"),
         (("MISSING",), "MISSING cannot be loaded: AttributeError"),
-        (("TEA", "OTHER_TEA"), "two packages have an app 'tea'"),
+        (("TEA", "OTHER_TEA"), r"test_plugin:TEA and .*test_plugin:OTHER_TEA both have the name 'tea'"),
+        (("NO_TABLES",), "tables has no /nowhere/migrations: build its package with a backend .* hatchling"),
+        (("NO_SCREENS",), "screens has screens or panels: set `static` to the folder"),
     ],
 )
 def test_a_package_that_announces_something_else_is_named(
@@ -85,7 +95,10 @@ def test_a_package_that_announces_something_else_is_named(
     monkeypatch.setattr(f"{__name__}.OTHER_TEA", other, raising=False)
     announce(*names)
     with pytest.raises(ConfigError, match=complaint):
-        plugins()
+        chosen("")
+    lost: dict[str, str] = {}
+    assert chosen("", lost) == []
+    assert re.search(complaint, "".join(lost.values()))
 
 
 def test_an_apps_settings_come_from_where_the_cores_do(announce: Any, tmp_path: Path) -> None:
@@ -114,16 +127,50 @@ def test_two_settings_of_one_name_are_refused(announce: Any, monkeypatch: pytest
     greedy = Plugin(name="greedy", doc="Takes what is not its own.", settings=Greedy, install=lambda _, __: None)
     monkeypatch.setattr(f"{__name__}.GREEDY", greedy, raising=False)
     announce("GREEDY")
-    with pytest.raises(ConfigError, match="two settings are called 'concurrency'; give those of greedy a PREFIX"):
-        sections()
+    with pytest.raises(ConfigError, match=r"duly and .*:GREEDY both have the setting 'concurrency'"):
+        chosen("")
+    assert Greedy not in sections()
 
 
-def test_a_package_that_cannot_be_loaded_is_told_on_the_command_line(announce: Any) -> None:
-    announce("MISSING")
-    for words in (["--help"], ["brew"]):
-        result = call(*words)
-        assert (result.exit_code, "MISSING cannot be loaded" in result.stderr) == (2, True)
-    assert call("settings", "--help").exit_code == 0
+def test_a_broken_package_is_listed_and_leaves_the_others_alone(announce: Any, tmp_path: Path) -> None:
+    announce("MISSING", "TEA", "NO_TABLES")
+    env = {"DULY_DATABASE_URL": f"sqlite:///{tmp_path}/duly.db"}
+    listed = call("--help", **env)
+    assert (listed.exit_code, "broken: apps:" in listed.stdout) == (0, True), listed.stderr
+    for name, reason in (("MISSING", "MISSING cannot be loaded: AttributeError"), ("tables", "/nowhere/migrations")):
+        refused = call(name, "any", "--thing", **env)
+        assert (refused.exit_code, reason in refused.stderr) == (2, True), refused.stderr
+    assert "tea_minutes" in call("settings", **env).stdout
+    migrated = call("migrate", **env)
+    assert migrated.exit_code == 2
+    assert "applied 0001_" in migrated.stdout
+    assert "not migrated: MISSING, tables." in migrated.stderr
+    assert call("items", "--json", **env).stdout.strip() == "[]"
+    doctor = call("doctor", **env)
+    assert (doctor.exit_code, "MISSING cannot be loaded" in " ".join(doctor.stdout.split())) == (1, True)
+    assert call("migrate", DULY_APPS="tea", **env).exit_code == 0
+    with pytest.raises(ConfigError, match="MISSING cannot be loaded"):
+        chosen("MISSING")
+    with pytest.raises(ConfigError, match="tables has no /nowhere/migrations"):
+        NO_TABLES.on(Duly(env["DULY_DATABASE_URL"]))
+
+
+def test_a_broken_migration_leaves_the_tables_of_other_apps_alone(
+    database_url: str, tmp_path: Path, announce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tables(name: str, sql: str) -> Plugin[Any, Any]:
+        for database in ("sqlite", "postgres"):
+            folder = tmp_path / name / database
+            folder.mkdir(parents=True)
+            (folder / "0001_first.sql").write_text(sql)
+        return Plugin(name=name, doc="", settings=Section, install=lambda _, __: None, migrations=tmp_path / name)
+
+    monkeypatch.setattr(f"{__name__}.BAD", tables("bad", "create tabel oops (id int);"), raising=False)
+    monkeypatch.setattr(f"{__name__}.GOOD", tables("good", "create table fine (id int);"), raising=False)
+    announce("BAD", "GOOD")
+    migrated = call("migrate", DULY_DATABASE_URL=database_url)
+    assert "applied good/0001_first" in migrated.stdout
+    assert (migrated.exit_code, "0001_first.sql of the app bad cannot be applied" in migrated.stderr) == (1, True)
 
 
 def test_an_app_is_installed_once_and_found_by_who_knows_its_plugin(announce: Any) -> None:

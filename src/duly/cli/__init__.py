@@ -23,7 +23,7 @@ from duly.cli.schedules import schedules, slots
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
 from duly.core.errors import BrokenApp, ConfigError, DulyError, InputError, KeyConflict
-from duly.plugins import Plugin, plugins
+from duly.plugins import Plugin, claim, installed, plugins
 
 
 class Refusal(click.ClickException):
@@ -61,26 +61,36 @@ class Commands(click.Group):
 
     def _plugged(self) -> dict[str, click.Command]:
         """The commands of the apps. They are loaded only for a command that is not the core's, as that takes time."""
-        try:
-            found = [command for plugin in plugins().values() for command in _commands_of(plugin)]
-        except ConfigError as error:  # --help calls this outside of any command, where errors would not be caught
-            raise Misuse(error) from error
-        return {str(command.name): command for command in found if command.name not in self.commands}
+        owners = {("command", name): "duly" for name in self.commands}
+        found = {name: _failing(name, reason) for name, reason in installed().broken.items()}
+        for plugin in plugins().values():
+            found |= {str(command.name): command for command in _commands_of(plugin, owners)}
+        return found
 
 
-def _commands_of(plugin: Plugin[Any, Any]) -> Sequence[click.Command]:
-    """The commands of an app. If they cannot be loaded, one command with its name that reports the reason."""
+def _commands_of(plugin: Plugin[Any, Any], owners: dict[tuple[str, str], str]) -> Sequence[click.Command]:
+    """The commands of an app. If they cannot be used, one command with its name that reports the reason."""
     try:
-        return plugin.commands()
+        commands = plugin.commands()
+        for command in commands:
+            claim(owners, plugin.name, "command", str(command.name))
+        return commands
+    except ConfigError as error:
+        reason = str(error)
     except ImportError as error:
         remedy = f": pip install '{plugin.needs}'" if plugin.needs else "; install what this app needs"
         reason = f"{plugin.name} is not available: {error}{remedy}"
+    except Exception as error:  # whatever it is, the other apps keep their commands
+        reason = f"{plugin.name} is not available: {type(error).__name__}: {error}; correct or uninstall its package"
+    return [_failing(plugin.name, reason)]
 
+
+def _failing(name: str, reason: str) -> click.Command:
     def fail() -> None:
         raise ConfigError(reason)
 
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
-    return [click.Command(plugin.name, callback=fail, help=reason, short_help=reason, context_settings=anything)]
+    return click.Command(name, callback=fail, help=reason, short_help=f"broken: {reason}", context_settings=anything)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

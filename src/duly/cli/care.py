@@ -9,6 +9,7 @@ import click
 
 from duly.cli import options, words
 from duly.config import aliased, load, section, sources
+from duly.core.errors import ConfigError
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.facade.loading import load_app
@@ -25,14 +26,17 @@ def migrate(spec: str | None, as_json: bool) -> None:
     The tables of the plug-ins on MODULE:APP are migrated too; without it, those of the apps in DULY_APPS, or of all
     apps that `duly up` runs.
     """
+    lost: dict[str, str] = {}
     with options.opened(makes=True) as app:
-        known = load_app(spec).internals.plugins.values() if spec else chosen(app.settings.apps)
+        known = load_app(spec).internals.plugins.values() if spec else chosen(app.settings.apps, lost)
         app.internals.plugins.update((plugin.name, plugin) for plugin in known)
         applied = app.migrate(lambda name: None if as_json else click.echo(f"applied {name}"))
     if as_json:
         words.print_json({"applied": applied})
     elif not applied:
         click.echo("nothing to do: the database is up to date")
+    if lost:
+        raise ConfigError(f"not migrated: {', '.join(lost)}. {'; '.join(lost.values())}; correct or uninstall it")
 
 
 @click.command(short_help="Show every setting and where it comes from.")
@@ -62,7 +66,7 @@ def settings(as_json: bool) -> None:
 
 def _settings() -> list[dict[str, Any]]:
     """The core's settings, then those of each app."""
-    wanted = chosen(load().apps)
+    wanted = chosen(load().apps, {})
     aliases = {name: variable for plugin in wanted for variable, name in plugin.aliases.items()}
     with aliased(wanted):
         known = [_section("", Settings, aliases)]

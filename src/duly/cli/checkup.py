@@ -11,7 +11,7 @@ import platform
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,7 +24,7 @@ from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth
-from duly.plugins import Finding, Plugin, chosen, plugins
+from duly.plugins import Finding, Plugin, chosen, installed, plugins
 from duly.store import Store, open_store
 from duly.store.migrate import current, dialect_of, latest, migrations, versions
 from duly.store.postgres import lacking
@@ -52,7 +52,7 @@ def examine() -> Iterator[Finding]:
     """All findings about the installation that the settings describe."""
     yield _versions()
     try:
-        with aliased(_found(lambda: chosen(load().apps))):
+        with aliased(_chosen(load().apps)):
             settings = load()
             found = [*_settings(settings)]
     except ConfigError as error:
@@ -143,7 +143,9 @@ def _versions() -> Finding:
 def _settings(settings: Settings) -> Iterator[Finding]:
     """Where values come from that are not defaults, and which settings of apps are wrong."""
     shown, where = settings.shown(), sources()
-    for plugin in _found(lambda: plugins().values()):
+    for name, reason in installed().broken.items():
+        yield bad(name, reason, "correct or uninstall the package of the app")
+    for plugin in plugins().values():
         try:
             shown |= section(plugin.settings).shown()
             where |= sources(kind=plugin.settings)
@@ -189,7 +191,7 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
 def _app_tables(store: Store, settings: Settings) -> Finding:
     """Whether the tables of the chosen apps are there. One that was named in DULY_APPS does not start without them."""
     try:
-        apps = _found(lambda: chosen(settings.apps))
+        apps = _chosen(settings.apps)
         wanted = {each.name: each.migrations for each in apps if each.migrations}
         have = versions(store, wanted)
         need = {app: len(migrations(dialect_of(store), folder, app)) for app, folder in wanted.items()}
@@ -341,7 +343,7 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
         if depth.state == "waiting":
             waiting[depth.queue] += depth.items
     try:
-        wanted = chosen(settings.apps)
+        wanted = chosen(settings.apps, {})
     except ConfigError as error:
         yield bad("apps", _line(error), "correct DULY_APPS, or the package of the app")
         return
@@ -350,10 +352,10 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
             yield from plugin.checks(section(plugin.settings), waiting)
 
 
-def _found(find: Callable[[], Iterable[Plugin[Any, Any]]]) -> list[Plugin[Any, Any]]:
-    """These apps; none if they cannot be loaded, about which there is another finding."""
+def _chosen(names: str) -> list[Plugin[Any, Any]]:
+    """The chosen apps that can be used. There is another finding about the others, and about unknown names."""
     try:
-        return [*find()]
+        return chosen(names, {})
     except ConfigError:
         return []
 

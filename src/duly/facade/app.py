@@ -101,6 +101,7 @@ class Duly:
 
     def _register(self, handler: Callable[..., Any], policies: Mapping[str, Any]) -> Task[..., Any]:
         task = make_task(self.internals.backend, self.settings, handler, policies)
+        self.internals.claim("task", task.name)
         if task.name in self.tasks:
             raise InputError("name", f"a task called {task.name!r} is registered already")
         check_source(task.source, self.tasks.values())
@@ -162,6 +163,7 @@ class Duly:
         from duly.intake.types import IMAGES, TABLES, JobType
 
         known = self.internals.job_types
+        self.internals.claim("type of jobs", name)
         if name in known:
             raise InputError("name", f"there is a type of jobs called {name!r} already")
         known[name] = JobType(name=name, task=task, fields=fields, kinds=IMAGES if images else TABLES)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from duly.facade.database import Database
 from duly.facade.endings import Endings
 from duly.facade.schedules import Schedules
 from duly.intake.tasks import OwnTasks
+from duly.plugins import claim
 from duly.store import Store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.tasks.puttable import TaskBackend
@@ -60,6 +62,8 @@ class Internals:
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
+        self.owner = "this app"  # which plug-in is being installed
+        self.owners: dict[tuple[str, str], str] = {}  # which of them brought what, by kind and name
         self.offered: dict[str, Any] = {}  # plug-ins that are off: their screens explain how to turn them on
         self.sources: list[FileSource] = []  # where plug-ins can fetch files from
         self.companions: list[Companion] = []  # what runs with the workers of this app
@@ -169,6 +173,19 @@ class Internals:
     def app_migrations(self) -> dict[str, Path]:
         """The folders with the migrations of the plug-ins that are on this app."""
         return {name: plugin.migrations for name, plugin in self.plugins.items() if plugin.migrations is not None}
+
+    @contextmanager
+    def owned_by(self, plugin: str) -> Iterator[None]:
+        """Note this plug-in as the owner of what is registered in the block."""
+        self.owner, before = plugin, self.owner
+        try:
+            yield
+        finally:
+            self.owner = before
+
+    def claim(self, kind: str, name: str) -> None:
+        """Note who brings this; ConfigError if another plug-in, or the app, did before."""
+        claim(self.owners, self.owner, kind, name)
 
     def hindrance(self) -> str | None:
         """What keeps the companions of a worker in this process from working, in a few words; None if nothing does."""

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
+from duly.core.errors import ConfigError, DulyError, NotMigrated, StoreError, StoreUnavailable
 from duly.store import dialects
 from duly.store.contract import Store
 
@@ -117,15 +117,26 @@ def migrate(
         with naming(migration), store.migrations() as connection:
             return apply(connection, migration)
 
-    done = []
-    dialect = dialect_of(store)
-    wanted = [*migrations(dialect, folder), *(each for app in apps for each in migrations(dialect, apps[app], app))]
+    def advance(app: str) -> None:
+        for migration in migrations(dialect_of(store), apps[app] if app else folder, app):
+            if migration.version > have.get(app, 0) and _patiently(partial(act, migration), patience):
+                tell(migration.title)
+                done.append(migration.title)
+
+    done: list[str] = []
     # Look first: that needs no lock, and nearly always there is nothing to do.
     have = _patiently(partial(versions, store, apps), patience)
-    for migration in wanted:
-        if migration.version > have.get(migration.app, 0) and _patiently(partial(act, migration), patience):
-            tell(migration.title)
-            done.append(migration.title)
+    advance("")
+    failed: list[DulyError] = []
+    for app in apps:
+        try:
+            advance(app)
+        except StoreUnavailable:
+            raise
+        except DulyError as error:  # the tables of the other plug-ins do not wait for this one
+            failed.append(error)
+    if failed:
+        raise type(failed[0])("; ".join(map(str, failed))) from failed[0]
     return done
 
 

@@ -27,6 +27,7 @@ from duly.web.auth import Authenticator, is_loopback
 from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, queues, review, schedules, simulate, users
 from duly.web.routes.files import JobIn
+from duly.web.routing import add_routes
 from duly.web.schemas import ProblemOut
 from duly.web.shared import SharedReads, ShareReads
 from duly.web.uploads import is_form, kind_of
@@ -112,9 +113,13 @@ def build(
         items.router, items.tasks, files.router, jobs.router, schedules.router, queues.router, review.router,
         users.router, live.now_router, live.router, simulate.router, dashboard.router,
     )  # fmt: skip
-    for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
-        api.include_router(router)
-    dashboard.add_dashboard(api, (*plugins, *offered))
+    owners: dict[tuple[str, str], str] = {}
+    for router in core:
+        add_routes(api, router, "duly", owners)
+    for plugin in plugins:
+        if plugin.router is not None:
+            add_routes(api, plugin.router(), plugin.name, owners)
+    dashboard.add_dashboard(api, (*plugins, *offered), owners)
     handle_on(api)
     _describe(api)
     api.add_middleware(ShareReads)  # inside the guard, which is added after it

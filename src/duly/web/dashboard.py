@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from duly import __version__
 from duly.core.shown import Scope
 from duly.core.wire import Doc
-from duly.plugins import Plugin, Screen
+from duly.plugins import Plugin, Screen, claim
 from duly.web.auth import Reader
 from duly.web.desk import App
 from duly.web.problems import Problem
@@ -165,7 +165,7 @@ def _imports(name: str, body: bytes) -> list[str]:
 statics_of = cache(Statics)  # the static files in these folders, read once per process
 
 
-def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
+def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]], owners: dict[tuple[str, str], str]) -> None:
     """Add the pages of the core's screens and of those that these plug-ins bring."""
     plugins = tuple(plugins)
     folders = [("", FOLDER), *((f"apps/{each.name}/", each.static) for each in plugins if each.static is not None)]
@@ -179,6 +179,7 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
         return _answer(request, found, FOREVER)
 
     for screen in (*screens(plugins), SIGN_IN):
+        claim(owners, screen.app or "duly", "screen", screen.path)
         page = _page(statics, screen.script)
         api.add_route(screen.path, page, include_in_schema=False)
         if screen.app is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.responses import JSONResponse
 from msgspec import Struct
@@ -18,6 +19,7 @@ from pydantic import BaseModel
 from duly import Duly
 from duly.core.errors import ConfigError
 from duly.core.model import Placed
+from duly.plugins import claim
 from duly.verbs import Principal
 from duly.verbs.service import StoredReply
 from duly.web.auth import principal_of
@@ -73,6 +75,22 @@ class Router(APIRouter):
                 "connection, or mark it with @repeatable if that does no harm"
             )
         super().add_api_route(path, _act(endpoint, hints) if is_act else endpoint, **options)
+
+
+def add_routes(api: FastAPI, router: APIRouter, owner: str, owners: dict[tuple[str, str], str]) -> None:
+    """Add the routes of the core or of a plug-in to the service, unless another has the same."""
+    if router.prefix:
+        claim(owners, owner, "prefix of routes", router.prefix)
+    for route in router.routes:
+        path = re.sub(r"{[^}]*}", "{}", getattr(route, "path", ""))
+        for method in getattr(route, "methods", None) or ():
+            claim(owners, owner, "route", f"{method} {path}")
+            if method == "POST" and not isinstance(router, Router):
+                raise ConfigError(
+                    f"apps: {owner} has POST {path} on a plain APIRouter, where a repeated Idempotency-Key has no "
+                    "effect: make the router with duly.plugin.Router"
+                )
+    api.include_router(router)
 
 
 def _act(endpoint: Callable[..., Any], hints: dict[str, Any]) -> Callable[..., Response]:

@@ -78,7 +78,7 @@ def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: Cat
     `on_change` is put for each product whose price, quantity or stock changed, in the transaction that says so: a task
     that takes user_id, sku, price, quantity and in_stock.
     """
-    return plugin.adopt(app, install(app, app.section(CatalogSettings), on_change, settings))
+    return plugin.adopt(app, lambda: install(app, app.section(CatalogSettings), on_change, settings))
 
 
 __getattr__ = alone(globals(), plugin, catalog=lambda made: made, sync=lambda made: made.task)
