@@ -169,7 +169,7 @@ class Plugin(Generic[S, T]):
 
     def check(self) -> None:
         """Refuse a plug-in whose folders are not there."""
-        scripts = [each.script for each in (*self.screens, *self.panels)]
+        scripts = [*(each.script for each in self.screens), *(each.script for each in self.panels)]
         if scripts and self.static is None:
             raise ConfigError(f"apps: {self.name} has screens or panels: set `static` to the folder of their modules")
         needed = [self.migrations, self.static, *(self.static / each for each in scripts if self.static)]

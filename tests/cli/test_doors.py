@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -16,11 +15,9 @@ from click.testing import Result
 
 from duly import Duly
 from duly.client import Client
-from duly.core import filters
 from duly.core.errors import DoesNotExist, DulyError, WrongState
 from duly.core.model import Done, Failed
 from duly.core.policy.recur import Slots
-from duly.facade.local import Local
 from duly.verbs import LOCAL
 from duly.web.server import Service
 from tests.cli.conftest import call
@@ -57,35 +54,6 @@ def through_service(url: str) -> Run:
     return lambda *words: call(*words, DULY_URL=url)
 
 
-# What only a service has.
-ONLY_CLIENT = {"close", "fetch_job", "job_types", "me", "mend_row", "preview", "refused_row", "simulate", "tasks"}
-
-
-def test_the_database_and_the_service_have_the_same_methods() -> None:
-    local = Local(Duly("sqlite:///nowhere.db"))
-    both = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
-    assert {name for name in vars(Local) if not name.startswith("_")} == both - ONLY_CLIENT
-    for name in sorted(both - ONLY_CLIENT):
-        ours = inspect.signature(getattr(local, name)).parameters
-        takes_any = any(each.kind is each.VAR_KEYWORD for each in ours.values())
-        theirs = [*inspect.signature(getattr(Client, name)).parameters.values()][1:]
-        theirs = [each for each in theirs if each.name != "idempotency_key"]
-        for each in theirs:
-            mine = ours.get(each.name)
-            if each.kind is each.VAR_KEYWORD:  # such as Unpack[ItemEdit]
-                fields = getattr(
-                    filters, each.annotation.removeprefix("Unpack[filters.").removesuffix("]")
-                ).__annotations__
-                assert takes_any or fields.keys() <= ours.keys(), f"{name} does not take all {each.name} on a database"
-            elif mine is None:
-                assert takes_any, f"{name} takes no {each.name} on a database"
-                assert each.kind is each.KEYWORD_ONLY, f"{name} passes {each.name} by position"
-            else:
-                assert (mine.kind, mine.default) == (each.kind, each.default), f"{name}: {each.name} differs"
-        by_place = [each.name for each in theirs if each.kind is each.POSITIONAL_OR_KEYWORD]
-        assert [*ours][: len(by_place)] == by_place, f"{name} has its parameters in another order"
-
-
 # -- what every list and every show command prints
 
 
@@ -102,8 +70,8 @@ def filled(app: Duly, folder: Path) -> dict[str, Any]:
         Failed("OSError: busy", ("OSError",)),
         now,
     )
-    (failed,) = [row.id for row in app.read.pages(state="failed")]
-    (group,) = app.internals.verbs.review.groups(LOCAL)
+    (failed,) = [row.id for row in app.read.pages(state="failed", task="remind")]
+    (group,) = [each for each in app.internals.verbs.review.groups(LOCAL) if each.task == "remind"]
     app.internals.verbs.review.write_note(LOCAL, group.id, "the line is down")
     schedule = app.internals.verbs.schedules.create(LOCAL, "remind", "daily 09:00", {"phone": "385"}, key="mornings")
     app.internals.verbs.schedules.run_now(LOCAL, schedule.id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from duly.facade import simulated
 from duly.web.routes import simulate
 from tests.web.conftest import House
 
@@ -59,8 +60,8 @@ def test_one_is_simulated_at_a_time(house: House) -> None:
 
 
 def test_a_simulation_that_takes_too_long_is_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "SECONDS", 0.2)
-    monkeypatch.setattr(simulate, "PROGRAM", [sys.executable, "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(simulated, "SECONDS", 0.2)
+    monkeypatch.setattr(simulated, "PROGRAM", [sys.executable, "-c", "import time; time.sleep(60)"])
     refused = ask(house, days=1)
     assert (refused.status_code, refused.json()["field"]) == (422, "days")
     assert simulate._turn.acquire(blocking=False), "the next one may begin"
@@ -69,7 +70,7 @@ def test_a_simulation_that_takes_too_long_is_ended(house: House, monkeypatch: py
 
 def test_a_simulation_that_breaks_says_why(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     program = [sys.executable, "-c", "import sys; sys.exit('Error: there is no room')"]
-    monkeypatch.setattr(simulate, "PROGRAM", program)
+    monkeypatch.setattr(simulated, "PROGRAM", program)
     refused = ask(house, days=1)
     assert (refused.status_code, refused.json()["detail"]) == (422, "app: cannot be simulated: there is no room")
 

@@ -6,28 +6,31 @@ the same, which is called as the local admin. A test compares the two.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial, wraps
+from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar, Unpack, cast
 
 from msgspec import convert
 from msgspec.structs import asdict
 
-from duly.core import shown
-from duly.core.errors import InputError
+from duly.core import codec, results, shown, wire
+from duly.core.errors import DulyError, InputError
 from duly.core.filters import ItemFilter, ItemOptions, ReprocessOptions, check_names
+from duly.core.model import Placed
 from duly.tasks.checks import checked_text
-from duly.verbs import LOCAL, Principal
+from duly.tasks.signature import signature
+from duly.verbs import LOCAL, SCOPES, Principal
 from duly.verbs.acts import shown as act_shown
 from duly.verbs.job_rows import START
-from duly.verbs.timetable import rule_or_slots
+from duly.verbs.timetable import rule_or_slots, rule_preview
 
 if TYPE_CHECKING:
-    from duly.core import results
     from duly.core.filters import ActOptions
-    from duly.core.model import Placed, Status
+    from duly.core.model import Status
     from duly.facade.app import Duly
     from duly.tasks.puttable import Options
     from duly.verbs import Verbs
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+IDEMPOTENCY_KEY = "Idempotency-Key"  # its name in errors, as those of the service call it
 PAGE = 500  # rows that are read at a time
 
 
@@ -67,6 +71,19 @@ class Local:
         self.verbs: Verbs = app.internals.verbs
         self.who = who
 
+    @property
+    def http(self) -> NoReturn:
+        raise DulyError("app.client has no connection to a service: call other routes with duly.client.Client(url)")
+
+    def close(self) -> None:
+        """Nothing is held here: the app keeps its database until it is closed itself."""
+
+    def __enter__(self) -> Local:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     # -- items
 
     item = verb(lambda verbs: verbs.items.find)
@@ -76,15 +93,43 @@ class Local:
     discard = verb(lambda verbs: verbs.items.discard)
     edit = verb(lambda verbs: verbs.items.edit)
 
-    def put(self, task: str, args: Mapping[str, Any] | None = None, **given: Unpack[ItemOptions]) -> Placed[Any]:
+    def put(
+        self,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **given: Unpack[ItemOptions],
+    ) -> Placed[Any]:
         check_names(given, ItemOptions, "put")
         trace, options = self.app.internals.telemetry.traceparent(), cast("Options", given)
         new = self.app.task_named(task).make_item(dict(args or {}), options, trace)
-        return self.verbs.items.put(self.who, new).awaited_by(self.app.internals.endings)
+        return self._once(idempotency_key, [task, args, given], lambda on: self.verbs.items.put(self.who, new, on))
 
-    def again(self, item_id: int, **given: Any) -> Placed[Any]:
-        trace = self.app.internals.telemetry.traceparent()
-        return self.verbs.items.again(self.who, item_id, **given, trace=trace).awaited_by(self.app.internals.endings)
+    def again(self, item_id: int, *, idempotency_key: str | None = None, **given: Any) -> Placed[Any]:
+        again = partial(self.verbs.items.again, self.who, item_id, trace=self.app.internals.telemetry.traceparent())
+        return self._once(idempotency_key, [item_id, given], lambda on: again(**given, connection=on))
+
+    def _once(self, key: str | None, request: list[Any], put: Callable[[Any], Placed[Any]]) -> Placed[Any]:
+        """Put once per key, as the service does: a repetition returns the first answer."""
+        endings, service = self.app.internals.endings, self.verbs.service
+        if key is None:
+            return put(None).awaited_by(endings)
+        digest = sha256(codec.encode(request)).hexdigest()
+        named = (self.who.user_id, _checked_key(key))
+        with self.app.internals.store.transaction() as connection:
+            if service.begin_reply(*named, digest, connection):
+                placed = put(connection)
+                service.end_reply(*named, 201, codec.text(wire.written(asdict(placed))), connection)
+                return placed.awaited_by(endings)
+        known = service.reply(*named)
+        if known is None or known.request != digest:
+            raise InputError(IDEMPOTENCY_KEY, "was already used for another request")
+        return wire.read(Placed[Any], codec.decode(known.answer)).awaited_by(endings)
+
+    def tasks(self) -> Iterator[results.Signature]:
+        known = sorted(self.app.tasks.items())
+        return (signature(task) for _, task in known if not task.is_internal)
 
     def act_on(self, action: Any, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
         return self.verbs.items.act(self.who, action, ids, reason=reason, skip=skip)
@@ -128,13 +173,22 @@ class Local:
     def kick_off_job(self, job_id: int, seconds: float = 5.0) -> results.Kickoff:
         return self.app.internals.kickoffs.run(self.who, job_id, seconds)
 
-    def create_job(self, file: BinaryIO, name: str, **options: Any) -> int:
+    def create_job(self, file: BinaryIO, name: str, *, idempotency_key: str | None = None, **options: Any) -> int:
         from duly.intake.intake import PORTION, kept_by
 
+        key = None if idempotency_key is None else f"upload:{_checked_key(idempotency_key)}"
+        file.seek(0)  # a call that is repeated sends the same file
         with self.app.internals.intake.receive() as writer:
             while portion := file.read(PORTION):
                 writer.write(portion)
-        return self.app.internals.intake.create(self.who, kept_by(writer), name, **_file_options(options)).id
+        kept = kept_by(writer)
+        return self.app.internals.intake.create(self.who, kept, name, **_file_options(options), key=key).id
+
+    def fetch_job(self, source: str, **options: Any) -> int:
+        return self.app.internals.intake.order(self.who, source, **_file_options(options)).id
+
+    def job_types(self) -> Iterator[results.JobTypeInfo]:
+        return (each.info() for _, each in sorted(self.app.internals.job_types.items()))
 
     def preview_job(self, file: BinaryIO, name: str, **options: Any) -> results.FilePreview:
         return self.app.internals.intake.preview(self.who, file, name, **_file_options(options))
@@ -181,6 +235,16 @@ class Local:
         from duly.intake.mending import mend
 
         return mend(self.app.internals.intake, self.who, job_id, file, name)
+
+    def refused_row(self, job_id: int, row: int) -> results.RowInError:
+        from duly.intake.mending import refused
+
+        return refused(self.app.internals.intake, self.who, job_id, row)
+
+    def mend_row(self, job_id: int, row: int, values: Mapping[str, Any]) -> None:
+        from duly.intake.mending import mend_row
+
+        mend_row(self.app.internals.intake, self.who, job_id, row, values)
 
     # -- review, and acts on many items
 
@@ -241,6 +305,11 @@ class Local:
             count += done
         return count
 
+    def preview(self, rule: str, zone: str = "UTC", n: int = 5) -> results.RulePreview:
+        if not 1 <= n <= 100:
+            raise InputError("n", f"must be between 1 and 100, got {n}")
+        return rule_preview(rule, zone, self.app.clock.now(), n)
+
     # -- users and keys
 
     user = verb(lambda verbs: verbs.users.get)
@@ -264,6 +333,10 @@ class Local:
         made, secret = self.verbs.users.make_key(self.who, user_id, name, tuple(scopes), **options)
         return shown.NewKey(**asdict(made), secret=secret)
 
+    def me(self) -> results.Me:
+        scopes = [scope for scope in SCOPES if self.who.may(scope)]
+        return results.Me(self.who.user_id, self.who.role, scopes, self.who.via)
+
     # -- queues, limits and what happens
 
     pause = verb(lambda verbs: verbs.queues.pause)
@@ -286,6 +359,11 @@ class Local:
     def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[shown.AuditLine]:
         return _walk(most, partial(self.verbs.audit.page, subject))
 
+    def simulate(self, app: str, **asked: Any) -> results.SimulatedDays:
+        from duly.facade.simulated import simulated
+
+        return simulated(app, **_given(asked))
+
 
 def _walk(
     most: int | None,
@@ -304,6 +382,12 @@ def _walk(
             after = place(found[-1])
 
     return islice(rows(after), most)
+
+
+def _checked_key(key: str) -> str:
+    if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
+        raise InputError(IDEMPOTENCY_KEY, "must be 1 to 200 printable characters without spaces")
+    return key
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from duly.core import codec
 from duly.core.errors import InputError
-from duly.core.results import FilePreview, JobField, JobTypeInfo, MendReport, RowInError, ScanReport
+from duly.core.results import FilePreview, JobTypeInfo, MendReport, RowInError, ScanReport
 from duly.intake.exports import MEDIA
 from duly.intake.intake import FileOptions, kept_by
 from duly.intake.mending import mend, mend_row, refused
@@ -138,7 +138,7 @@ async def preview_job(request: Request, app: App, principal: Writer, job_type: J
 @router.get("/api/jobs/types")
 def list_job_types(app: App, principal: Reader, pages: Pages) -> Page[JobTypeInfo]:
     """The types of jobs by name, with the fields that columns of a file are mapped to."""
-    return pages.among(app.internals.job_types.values(), _type_info, attrgetter("name"))
+    return pages.among(app.internals.job_types.values(), Type.info, attrgetter("name"))
 
 
 @router.get("/api/jobs/{job_id}/rows/{row}")
@@ -194,13 +194,6 @@ def scan_sources(app: App, principal: Admin, asked: ScanIn | None = None) -> Sca
     Scanning again is safe. If there is too much for one request, a worker continues.
     """
     return app.internals.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
-
-
-def _type_info(each: Type) -> JobTypeInfo:
-    fields = None if each.fields is None else [
-        JobField(field.name, field.kind, field.name in each.fields.any_of) for field in each.fields.fields
-    ]  # fmt: skip
-    return JobTypeInfo(each.name, each.task.name, each.kinds, fields)
 
 
 # -- what comes in

@@ -1,0 +1,112 @@
+"""The next days of an app in virtual time, in a process of their own: for the service and for `app.client`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from duly.core.errors import InputError
+from duly.core.results import SimulatedDays, SimulatedSeries, Summary
+from duly.plugins import simulations
+
+SECONDS = 25.0  # that a simulation may take
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # always the same, so that the same seed gives the same days
+PROGRAM = [sys.executable, "-m", "duly.cli"]
+NONE: Mapping[str, int] = MappingProxyType({})
+# The bounds of what is asked; `days` must be more than the least.
+BOUNDS = {"days": (0, 14), "seed": (0, 2**31), "down_hours": (0, 168), "fail_rate": (0, 1)}
+
+
+def simulated(
+    app: str,
+    days: float = 7,
+    parameters: Mapping[str, int] = NONE,
+    seed: int = 0,
+    down_hours: float = 0,
+    fail_rate: float = 0,
+) -> SimulatedDays:
+    """Simulate these days. For `down_hours` no worker runs."""
+    for name, value in (("days", days), ("seed", seed), ("down_hours", down_hours), ("fail_rate", fail_rate)):
+        least, most = BOUNDS[name]
+        if not least <= value <= most or (name == "days" and not value):
+            raise InputError(name, f"must be between {least} and {most}, got {value!r:.40}")
+    values = checked(app, parameters)
+    command = [
+        *PROGRAM, "simulate", app, "--json", "--days", str(days), "--start", BEGIN.isoformat(),
+        "--seed", str(seed), "--failure-rate", str(fail_rate),
+        *(f"--{name.replace('_', '-')}={value}" for name, value in values.items()),
+    ]  # fmt: skip
+    # After a third of the time, so that the days before and the recovery are visible.
+    down_from = (BEGIN + timedelta(days=days) / 3).replace(minute=0, second=0, microsecond=0)
+    if not down_hours:
+        return _told(_story(command))
+    found = _told(_story([*command, "--down", f"{down_from.isoformat()}/{down_hours * 3600:g}s"]))
+    found.lines.append(f"no worker ran for {down_hours:g} hours from {down_from:%Y-%m-%d %H:%M} UTC on")
+    return found
+
+
+def checked(app: str, parameters: Mapping[str, int]) -> dict[str, int]:
+    """The value of each parameter of the app."""
+    known = simulations()
+    if app not in known:
+        raise InputError("app", f"cannot be simulated; known: {', '.join(sorted(known)) or 'none'}")
+    most = {each.name: each.most for each in known[app].parameters}
+    for name, value in parameters.items():
+        if name not in most:
+            raise InputError(f"parameters.{name}", f"is not a parameter of {app}; known: {', '.join(most)}")
+        if not 0 <= value <= most[name]:
+            raise InputError(f"parameters.{name}", f"must be at most {most[name]}, got {value}")
+    return {**{each.name: each.shown for each in known[app].parameters}, **parameters}
+
+
+def _story(command: list[str]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program with checked numbers
+            command, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            "days", f"took longer than {SECONDS:g} seconds; ask for fewer days, or smaller parameters"
+        ) from None
+    if done.returncode != 0:
+        reason = done.stderr.decode("utf8", "replace").strip().rpartition("\n")[2].removeprefix("Error: ")
+        raise InputError("app", f"cannot be simulated: {reason[:500]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _told(story: dict[str, Any]) -> SimulatedDays:
+    late = story["late"]
+    found = Summary(
+        calls=story["calls"]["total"], max_calls_per_minute=story["calls"]["max_per_minute"], tries=story["attempts"],
+        done=story["done"], in_review=story["failed"], recovered=story["recovered"], deactivated=story["deactivated"],
+        skipped=story["skipped"], late_p50_seconds=late["p50_s"], late_p99_seconds=late["p99_s"],
+        late_most_seconds=late["max_s"],
+    )  # fmt: skip
+    lines = [
+        f"{found.calls:,} calls, at most {found.max_calls_per_minute} in any minute",
+        f"{found.tries:,} tries for {found.done:,} done",
+        f"{found.recovered:,} recovered after failures, {found.in_review:,} in review, "
+        f"{found.deactivated:,} deactivated",
+        f"half started within {late['p50_s']:.1f} s of their time, 99 % within {late['p99_s']:.1f} s, "
+        f"all within {late['max_s']:.1f} s",
+    ]
+    series = [
+        SimulatedSeries("dispatched per hour", _points(story["hours"])),
+        SimulatedSeries("retried per window", _points(story["windows"])),
+    ]
+    return SimulatedDays(found, [each for each in series if each.points], lines)
+
+
+def _points(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """How many at each time, all slots together."""
+    totals: Counter[float] = Counter()
+    for row in rows:
+        totals[datetime.fromisoformat(row["at"]).timestamp()] += row["dispatched"]
+    return sorted(totals.items())
