@@ -93,12 +93,14 @@ def sections() -> list[type[Section]]:
 def check_names(names: Iterable[str], source: str) -> None:
     """Reject a name that is not a setting of the core or of an installed app."""
     strange = [name for name in names if name not in Settings.known()]
-    if not strange or installed().broken:  # they may be settings of an app that cannot be loaded
+    if not strange:
         return
     known = {name for kind in sections() for name in kind.known()}
     for name in strange:
         if name not in known:
             near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, 1))
+            if not near and installed().broken:  # it may be a setting of an app that cannot be loaded
+                continue
             raise ConfigError(f"{source}: {name!r} is not a setting{near or '; `duly settings` lists all of them'}")
 
 

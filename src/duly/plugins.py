@@ -176,8 +176,8 @@ class Plugin(Generic[S, T]):
         for path in needed:
             if path is not None and not path.exists():
                 raise ConfigError(
-                    f"apps: {self.name} has no {path}: build its package with a backend that packs more than modules, "
-                    "such as hatchling, and install it again"
+                    f"apps: {self.name} has no {path}: create it; if its source has it, build the package with a "
+                    "backend that packs more than modules, such as hatchling, and install it again"
                 )
 
     def of(self, duly: Host) -> T:

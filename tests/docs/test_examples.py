@@ -23,10 +23,15 @@ def alone(folder: Path) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("DULY_")} | {"HOME": str(folder)}
 
 
-def write_migrations(page: Path, folder: Path) -> None:
-    """The tables of the plug-in that docs/apps.md builds, in the folder where it looks for them."""
+def write_files(page: Path, folder: Path) -> None:
+    """The tables and the screen of the plug-in that docs/apps.md builds, in the folders where it looks for them."""
     if page.stem == "apps":
-        (sql,) = re.findall(r"^```sql\n(.*?)^```", page.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
+        text = page.read_text(encoding="utf8")
+        (sql,), (screen,) = (
+            re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for kind in ("sql", "js")
+        )
+        (folder / "static").mkdir()
+        (folder / "static" / "texts.js").write_text(screen, encoding="utf8")
         for database in ("sqlite", "postgres"):
             (folder / "migrations" / database).mkdir(parents=True)
             (folder / "migrations" / database / "0001_sent.sql").write_text(sql, encoding="utf8")
@@ -41,7 +46,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     module = type(sys)(f"page_{page.stem}")
     module.__file__ = str(tmp_path / f"{module.__name__}.py")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    write_migrations(page, tmp_path)
+    write_files(page, tmp_path)
     for block in blocks(page):
         exec(compile(block, page.name, "exec"), vars(module))
     if isinstance(app := vars(module).get("app"), duly.Duly):
@@ -51,7 +56,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 def test_each_example_runs_by_itself_in_a_fresh_process_on_a_fresh_database(example: Example, tmp_path: Path) -> None:
     """What it builds on is imported, as a reader would do who saved that as a file of his own."""
-    write_migrations(example.page, tmp_path)
+    write_files(example.page, tmp_path)
     (tmp_path / "before.py").write_text(example.before, encoding="utf8")
     (tmp_path / "example.py").write_text(f"from before import *\n{example.text}", encoding="utf8")
     ended = subprocess.run(
@@ -64,6 +69,7 @@ def test_each_example_runs_by_itself_in_a_fresh_process_on_a_fresh_database(exam
 @pytest.mark.parametrize("page", [page for page in PAGES if definitions(page)], ids=lambda page: page.name)
 def test_an_example_app_may_be_imported_as_often_as_workers_like(page: Path, tmp_path: Path) -> None:
     """By a worker, by `--app` and by each process of cpu tasks: nothing is put, and no database is made."""
+    write_files(page, tmp_path)
     (tmp_path / "app.py").write_text(definitions(page), encoding="utf8")
     twice = "import runpy; runpy.run_path('app.py'); runpy.run_path('app.py')"
     subprocess.run([sys.executable, "-c", twice], cwd=tmp_path, env=alone(tmp_path), check=True, timeout=60)

@@ -8,11 +8,11 @@ import pytest
 
 from duly import Duly
 from duly.apps import app_with, enrichment, messages, reminders
-from duly.config import aliased, load, sections, unknown_variables
+from duly.config import aliased, check_names, load, sections, unknown_variables
 from duly.core.errors import ConfigError
 from duly.core.settings import JobSettings, Settings
 from duly.plugin import plugins
-from duly.plugins import chosen
+from duly.plugins import Installed, chosen
 
 
 def test_the_names_of_an_apps_specification_count_where_that_app_is_run() -> None:
@@ -129,12 +129,12 @@ def test_every_setting_has_a_meaning() -> None:
 
 
 def test_a_hint_about_a_variable_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> None:
-        raise ConfigError("apps: sms cannot be loaded")
-
-    monkeypatch.setattr("duly.config.plugins", broken)
+    monkeypatch.setattr("duly.config.installed", lambda: Installed({}, {"sms": "apps: sms cannot be loaded"}))
     assert load({"DULY_LEASE_SECOND": "5"}).lease_seconds == Settings().lease_seconds
     assert unknown_variables({"DULY_LEASE_SECOND": "5"}) == []
+    check_names(["sms_gateway"], "duly.toml")  # it may be a setting of the app that cannot be loaded
+    with pytest.raises(ConfigError, match="'lease_second' is not a setting; did you mean lease_seconds"):
+        check_names(["lease_second"], "duly.toml")
 
 
 def test_what_kubernetes_says_of_services_is_not_taken_for_settings() -> None:

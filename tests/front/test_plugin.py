@@ -84,7 +84,7 @@ def test_an_unknown_app_is_named_with_those_that_are_known() -> None:
         (("UNCALLED",), "UNCALLED is not a duly.plugin.Plugin"),
         (("MISSING",), "MISSING cannot be loaded: AttributeError"),
         (("TEA", "OTHER_TEA"), r"test_plugin:TEA and .*test_plugin:OTHER_TEA both have the name 'tea'"),
-        (("NO_TABLES",), "tables has no /nowhere/migrations: build its package with a backend .* hatchling"),
+        (("NO_TABLES",), "tables has no /nowhere/migrations: create it; .* a backend .* hatchling"),
         (("NO_SCREENS",), "screens has screens or panels: set `static` to the folder"),
     ],
 )
