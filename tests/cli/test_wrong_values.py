@@ -32,6 +32,7 @@ NO_ID = (True, 1.5, "5", "", float("nan"), "\ud800", "\0", None, [], {})
 BEYOND = (0, -1, 2**63)
 NO_NAME = (True, 1.5, 0, float("nan"), "", "\ud800", "\0", [], {})
 NO_TIME = (True, 1.5, "5", "", -1, 0, float("nan"), "\ud800", "\0", [], {}, "9999-01-01T00:00:00Z")
+NO_SECONDS = ("", "x", -1, float("nan"), float("inf"), 1e300)  # in a query, where a number is text
 NO_NUMBER = ("5", "", -1, float("nan"), float("inf"), 1e300, "\ud800", [], {})
 
 # What takes the id of one row, and its name in errors. The first argument is `app.client` or a client of the service.
@@ -63,6 +64,10 @@ BY_VALUE: dict[str, tuple[str, tuple[Any, ...], Callable[[Any, Any], Any]]] = {
     "put rank": ("rank", (*NO_ID[:-3], 101), lambda door, value: door.put("remind", {"phone": "1"}, rank=value)),
     "put tries": ("tries", (0, -1, "5", 1.5), lambda door, value: door.put("remind", {"phone": "1"}, tries=value)),
     "put phone": ("phone", NO_NAME[:4], lambda door, value: door.put("remind", {"phone": value})),
+    "late": ("grace", NO_SECONDS, lambda door, value: door.late(grace=value)),
+    "late most": ("most", (0, -1, 10_001, "", 1.5), lambda door, value: door.late(most=value)),
+    "stuck": ("grace", NO_SECONDS, lambda door, value: door.stuck(grace=value)),
+    "kickoff": ("durationMs", ("5s", 0, -1, float("nan"), 1e9, None), lambda door, value: door.kick_off_job(1, value)),
     "group": ("group_id", NO_NAME, lambda door, value: door.group(value)),
 }
 
@@ -81,7 +86,7 @@ def test_what_is_no_id_is_refused_by_its_field_at_every_door(app: Duly, client: 
             assert raised(act, door, value) == (InputError, field), (value, door)
 
 
-@pytest.mark.parametrize("name", [each for each, (field, _) in BY_ID.items() if field != "ids.0"])
+@pytest.mark.parametrize("name", BY_ID)
 def test_a_number_that_no_row_has_as_its_id_does_not_exist_at_every_door(app: Duly, client: Client, name: str) -> None:
     for value in BEYOND:
         for door in (app.client, client):
@@ -107,3 +112,14 @@ def test_code_is_refused_alike(app: Duly) -> None:
         for value in NO_ID:
             with pytest.raises(InputError):
                 act(value)
+
+
+def test_a_timeout_is_a_number_of_seconds(app: Duly) -> None:
+    placed, job = app.put("remind", phone="1"), app.job("remind", [{"phone": "1"}])
+    for value in ("5", True, float("nan"), [], {}):
+        for wait in (placed.wait, job.wait, lambda value: app.wait(placed.id, value)):
+            with pytest.raises(InputError, match=r"^timeout: must be a number"):
+                wait(value)
+    for wait in (placed.wait, job.wait):
+        with pytest.raises(TimeoutError):
+            wait(-1)

@@ -182,7 +182,7 @@ class Client:
     def kick_off_job(self, job_id: int, seconds: float = 5.0) -> results.Kickoff:
         """Let the service itself process rows of this job for a while."""
         return self.http.post(
-            results.Kickoff, f"/api/jobs/{_id(job_id, 'job_id')}/kickoff?durationMs={round(seconds * 1000)}"
+            results.Kickoff, f"/api/jobs/{_id(job_id, 'job_id')}/kickoff?durationMs={_milliseconds(seconds)}"
         )
 
     def cancel_job(self, job_id: int, reason: str = "") -> shown.JobRow:
@@ -477,6 +477,12 @@ def _query(filter: Mapping[str, Any]) -> dict[str, Any]:
         joined[theirs] = ",".join(map(str, values.pop(ours, ()))) or None
     times = {"from": values.pop("since", None), "to": values.pop("until", None)}
     return {**joined, **times, **values, "where": list(values.get("where") or ()) or None}
+
+
+def _milliseconds(seconds: float) -> str:
+    if not isinstance(seconds, int | float):
+        raise InputError("durationMs", f"must be a number, got {seconds!r:.80}")
+    return f"{seconds * 1000:.0f}"
 
 
 def _quoted(name: str, field: str) -> str:

@@ -21,6 +21,7 @@ from duly.core.forks import renew_in_children
 from duly.core.model import LIVE
 from duly.core.shown import Ending
 from duly.store.contract import Store
+from duly.tasks.checks import checked_timeout
 
 log = logging.getLogger("duly")
 
@@ -53,6 +54,7 @@ class Endings:
 
         `is_put`: it was committed. Otherwise it may still come, so it counts as gone only after it was found once.
         """
+        timeout = checked_timeout(timeout)
         with self._waiting(item_id, is_put) as ended:
             self._look([item_id])
             try:
@@ -61,6 +63,7 @@ class Endings:
                 raise TimeoutError(f"item {item_id} has not ended within {timeout:g} s") from None
 
     async def aended(self, item_id: int, timeout: float | None, is_put: bool) -> Any:
+        timeout = checked_timeout(timeout)
         with self._waiting(item_id, is_put) as ended:
             await asyncio.to_thread(self._look, [item_id])
             try:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from duly.core.model import Job
 from duly.core.results import Kickoff
 from duly.facade.internals import Internals
+from duly.tasks.checks import checked_timeout
 from duly.verbs import LOCAL
 
 # Seconds after which a waiting call looks in any case.
@@ -28,7 +29,7 @@ class RunningJob:
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait until all rows have ended; TimeoutError when that takes longer."""
-        give_up = float("inf") if timeout is None else time.monotonic() + timeout
+        give_up = _deadline(timeout)
         with self._endings.changes() as changed:
             while not (job := self.counts()).is_over:
                 if time.monotonic() >= give_up:
@@ -39,7 +40,7 @@ class RunningJob:
 
     async def await_(self, timeout: float | None = None) -> Job:
         """`wait` for async callers."""
-        give_up = float("inf") if timeout is None else time.monotonic() + timeout
+        give_up = _deadline(timeout)
         with self._endings.achanges() as changed:
             while not (job := await asyncio.to_thread(self.counts)).is_over:
                 if time.monotonic() >= give_up:
@@ -75,3 +76,8 @@ class RunningJob:
     def remove(self) -> None:
         """Forget it with its rows and its file; a worker does that."""
         self._jobs.remove(LOCAL, self.id)
+
+
+def _deadline(timeout: float | None) -> float:
+    seconds = checked_timeout(timeout)
+    return float("inf") if seconds is None else time.monotonic() + seconds

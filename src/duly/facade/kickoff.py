@@ -13,6 +13,7 @@ from duly.core.results import Kickoff
 from duly.engine.equipment import Equipment
 from duly.engine.worker import Worker
 from duly.facade.endings import Endings
+from duly.tasks.checks import is_number
 from duly.verbs.context import Principal
 from duly.verbs.jobs import Jobs
 
@@ -30,7 +31,7 @@ class Kickoffs:
 
     def run(self, who: Principal, job_id: int, seconds: float) -> Kickoff:
         """Process rows of this job for this many seconds, or until none is left. One kickoff at a time per process."""
-        if not 0 < seconds <= LONGEST:
+        if not (is_number(seconds) and 0 < seconds <= LONGEST):
             raise InputError("durationMs", f"must be more than 0 and at most {LONGEST * 1000:,.0f}")
         begun = time.monotonic()
         job = self._jobs.kickoff(who, job_id)

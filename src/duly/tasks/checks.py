@@ -17,6 +17,7 @@ REASON = 2_000  # characters
 RANKS = range(-100, 101)
 YEARS = range(1970, 9_801)  # so that a lateness or a delay can be added to a time without overflow
 NUMBERS = (int, float)
+LONGEST_WAIT = 3.2e9  # seconds; threads cannot wait much longer
 
 T = TypeVar("T")
 
@@ -64,6 +65,15 @@ def checked_lateness(given: Any) -> timedelta:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS) and not isinstance(value, bool) and 0 <= value < 3.2e9
+
+
+def checked_timeout(timeout: Any) -> float | None:
+    """Seconds, which may be less than 0 as in Python's own calls; None: no limit."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, NUMBERS) or timeout != timeout:
+        raise InputError("timeout", f"must be a number of seconds or None, got {timeout!r:.80}")
+    return timeout if timeout < LONGEST_WAIT else None
 
 
 def checked_key(key: Any, field: str = "key") -> str:

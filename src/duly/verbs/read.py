@@ -13,16 +13,18 @@ from msgspec.structs import replace
 
 from duly.core import codec, shown
 from duly.core.clock import Clock
-from duly.core.errors import DoesNotExist
+from duly.core.errors import DoesNotExist, InputError
 from duly.core.filters import LAST_ID, checked_id, checked_ids, is_id
 from duly.core.model import State, Tried
 from duly.store.claims import are_open
 from duly.store.contract import Store
 from duly.store.records import ColumnType, Record, reader
+from duly.tasks.checks import checked_whole, is_number
 
 S = TypeVar("S", bound=Struct)
 
 PAGE_MOST = 1_000
+REPORTED = 10_000  # items in a report about late or stuck ones
 LOOKED_AT = 100_000  # rows that a look over the newest ones reads at most
 NOTES = 100  # lines of the audit log about one item, the newest
 ALL = 2**31 - 1  # no bound, for lists that are short
@@ -55,6 +57,13 @@ def rows_as(struct: type[S], rows: Iterable[Any]) -> list[S]:
 def _limit(row: tuple[Any, ...]) -> shown.LimitUse:
     name, most, per, hits = row
     return shown.LimitUse(name, most, per, len(hits), utc(hits[-1]) if hits else None)
+
+
+def _reported(grace: Any, most: Any) -> dict[str, Any]:
+    """The grace period and the length of a report, checked."""
+    if not is_number(grace):
+        raise InputError("grace", f"must be a number of seconds, not negative, got {grace!r:.80}")
+    return {"grace": grace, "most": checked_whole("most", most, 1, REPORTED)}
 
 
 @dataclass(eq=False, repr=False)
@@ -196,11 +205,11 @@ class Read:
 
     def late(self, grace: float = 300.0, most: int = 100) -> list[shown.LateItem]:
         """Done items that started more than this many seconds after their time, latest first."""
-        return self.all(shown.LateItem, "late", {"grace": grace, "most": most})
+        return self.all(shown.LateItem, "late", _reported(grace, most))
 
     def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[shown.StuckItem]:
         """Items that are not done this many seconds after their time, oldest first."""
-        return self.all(shown.StuckItem, "stuck", {"grace": grace, "most": most, "now": self._clock.now()})
+        return self.all(shown.StuckItem, "stuck", {**_reported(grace, most), "now": self._clock.now()})
 
     def alerts(self) -> list[shown.Alert]:
         """The alerts that are not over."""

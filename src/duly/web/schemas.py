@@ -129,7 +129,7 @@ class Model(BaseModel):
 class Selection(Model):
     """Several rows that are changed in one transaction: all of them, or none."""
 
-    ids: list[RowId] = Field(min_length=1, max_length=SELECTED)
+    ids: list[int] = Field(min_length=1, max_length=SELECTED)
     skip: bool = Field(
         default=False, description="Leave rows that cannot be changed as they are, and change the others."
     )

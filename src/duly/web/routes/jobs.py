@@ -21,7 +21,7 @@ from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.problems import Problem
 from duly.web.routing import Router, Transaction, repeatable
-from duly.web.schemas import BIG, Id, Model, Moment, Page, ReasonIn, RowId, example, out
+from duly.web.schemas import BIG, Id, Model, Moment, Page, ReasonIn, example, out
 
 router = Router(tags=["jobs"])
 
@@ -60,7 +60,7 @@ class PendingLine(JobLine, frozen=True, kw_only=True):
 
 class ReprocessIn(Model, **example(scope="job", statuses=["ERROR", "NOT_FOUND"])):
     scope: Literal["job", "items"] = "job"
-    item_ids: Annotated[list[RowId], Field(max_length=1_000)] | None = None
+    item_ids: Annotated[list[int], Field(max_length=1_000)] | None = None
     statuses: Annotated[list[Literal["ERROR", "NOT_FOUND", "SKIPPED"]], Field(min_length=1, max_length=3)] = Field(
         default=["ERROR", "NOT_FOUND"]
     )

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.shown import Alert, AuditLine, LateItem, LimitUse, QueueDepth, StuckItem, WorkerLife
 from duly.core.wire import Doc
+from duly.verbs.read import REPORTED
 from duly.web.auth import Admin
 from duly.web.desk import App, Pages, Verbs, masked
 from duly.web.routing import Router, Transaction
@@ -21,7 +22,7 @@ from duly.web.schemas import Model, Name, Page, WordFilter, clean, example, out
 router = Router(tags=["queues"])
 
 Grace = Annotated[float, Query(ge=0, le=3.15e9, allow_inf_nan=False, description="Seconds after the planned time.")]
-Most = Annotated[int, Query(ge=1, le=10_000)]
+Most = Annotated[int, Query(ge=1, le=REPORTED)]
 
 
 class QueueNote(Struct, frozen=True):
