@@ -15,17 +15,7 @@ AT_MOST = {"oban": 20_000, "procrastinate": 5_000}
 # Among a million rows that stand by, some take seconds for each job.
 AT_MOST_SEEDED = {"oban": 5_000, "procrastinate": 200}
 
-DEFAULT_ORDER = (
-    "duly",
-    "bare",
-    "pgqueuer",
-    "pg-boss",
-    "graphile",
-    "oban",
-    "procrastinate",
-    "duly-sqlite",
-    "huey",
-)
+DEFAULT_ORDER = ("duly", "bare", "pgqueuer", "pg-boss", "graphile", "oban", "procrastinate", "duly-sqlite", "huey")
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,7 @@ class Stage:
     def tell(self, command: str, *arguments: object) -> Any:
         """Run one command of the contract to its end and return what it printed, decoded if it is JSON."""
         done = subprocess.run(
-            [*self.contender.command, command, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=900,
+            [*self.contender.command, command, *map(str, arguments)], capture_output=True, text=True, timeout=900
         )
         if done.returncode:
             raise ContractError(f"{self.contender.name} {command}: {done.stderr[-2000:]}")
@@ -73,9 +70,7 @@ class Stage:
         with log.open("wb") as output:
             running = [
                 subprocess.Popen(
-                    [*self.contender.command, command, self.dsn, *map(str, arguments)],
-                    stdout=output,
-                    stderr=output,
+                    [*self.contender.command, command, self.dsn, *map(str, arguments)], stdout=output, stderr=output
                 )
                 for _ in range(processes)
             ]

@@ -26,12 +26,7 @@ MARK = "duly-cluster"  # only a folder with this file in it is ever removed
 PROGRAMS = ("initdb", "pg_ctl", "postgres")
 LONGEST_FOLDER = 107 - len("/.s.PGSQL.65535")  # the kernel's limit for the path of a unix socket
 
-SETTINGS = {
-    "listen_addresses": "127.0.0.1",
-    "max_connections": "200",
-    "shared_buffers": "256MB",
-    "jit": "off",
-}
+SETTINGS = {"listen_addresses": "127.0.0.1", "max_connections": "200", "shared_buffers": "256MB", "jit": "off"}
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 FORGETFUL = {
     "fsync": "off",

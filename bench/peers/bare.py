@@ -98,15 +98,4 @@ def listen(dsn: str, loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> N
 
 
 if __name__ == "__main__":
-    obey(
-        Peer(
-            install,
-            client,
-            work,
-            left=LEFT,
-            latency_work=work,
-            finished=FINISHED,
-            future=FUTURE,
-            done=DONE,
-        )
-    )
+    obey(Peer(install, client, work, left=LEFT, latency_work=work, finished=FINISHED, future=FUTURE, done=DONE))

@@ -100,15 +100,4 @@ async def latency_work(dsn: str, log: StartLog) -> None:
 
 if __name__ == "__main__":
     uvloop.install()
-    obey(
-        Peer(
-            install,
-            client,
-            work,
-            left=LEFT,
-            latency_work=latency_work,
-            finished=FINISHED,
-            future=FUTURE,
-            done=DONE,
-        )
-    )
+    obey(Peer(install, client, work, left=LEFT, latency_work=latency_work, finished=FINISHED, future=FUTURE, done=DONE))

@@ -88,15 +88,4 @@ async def work(dsn: str, log: StartLog) -> None:
 
 
 if __name__ == "__main__":
-    obey(
-        Peer(
-            install,
-            client,
-            work,
-            left=LEFT,
-            latency_work=work,
-            finished=FINISHED,
-            future=FUTURE,
-            done=DONE,
-        )
-    )
+    obey(Peer(install, client, work, left=LEFT, latency_work=work, finished=FINISHED, future=FUTURE, done=DONE))

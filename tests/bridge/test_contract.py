@@ -157,10 +157,7 @@ WHOLE = message(retry_count=1).SerializeToString()
         (WHOLE + message(message_id="", original_queue="").SerializeToString(), "original_payload: appears twice"),
         (message(original_payload=b"").SerializeToString() + b"\x10\x05", "original_payload: has the type of another"),
         (message().SerializeToString() + b"\x2a\x01\x05", "retry_count: has the type of another"),
-        (
-            message().SerializeToString() + b"\x28\x80\x80\x80\x80\x10",
-            "retry_count: 4294967296 is not a 32-bit",
-        ),
+        (message().SerializeToString() + b"\x28\x80\x80\x80\x80\x10", "retry_count: 4294967296 is not a 32-bit"),
         (WHOLE[:-1], "not a RetryMessage in protobuf"),
         (WHOLE + b"\x00", "not a RetryMessage in protobuf"),
         (WHOLE + b"{}", "not a RetryMessage in protobuf"),

@@ -267,12 +267,7 @@ def test_a_message_that_waits_for_review_is_sent_when_a_person_says_so(
         assert broker.get().headers["x-retry-count"] == 4
 
 
-ODD = {
-    "x-original-content-type": "é" * 200,
-    "traceparent": "x" * 5_000,
-    "": "no name",
-    "x-retry-message-id": "mine",
-}
+ODD = {"x-original-content-type": "é" * 200, "traceparent": "x" * 5_000, "": "no name", "x-retry-message-id": "mine"}
 
 
 def test_odd_headers_hold_up_nobody(service: MessageRetry, broker: Broker) -> None:

@@ -58,13 +58,7 @@ def test_no_failure_yet_waits_like_the_first() -> None:
 @pytest.mark.parametrize("failures", [10**9, 10**18])
 @pytest.mark.parametrize(
     "policy",
-    [
-        Backoff(),
-        Backoff(factor=1),
-        Backoff(base=1e-6, factor=1.5),
-        Backoff(base=0),
-        Backoff(cap=LONGEST, factor=1e6),
-    ],
+    [Backoff(), Backoff(factor=1), Backoff(base=1e-6, factor=1.5), Backoff(base=0), Backoff(cap=LONGEST, factor=1e6)],
     ids=str,
 )
 def test_a_billion_failures_overflow_nothing(policy: Backoff, failures: int) -> None:

@@ -442,14 +442,8 @@ def test_occurrences_strictly_increase(rule: Rule, after: datetime, zone: ZoneIn
         ("monthly -1 09:00", "on the last day of each month at 09:00 (Europe/Zagreb)"),
         ("monthly -3 09:00", "2 days before the last day of each month at 09:00 (Europe/Zagreb)"),
         ("yearly 12-24 18:00", "every year on 24 December at 18:00 (Europe/Zagreb)"),
-        (
-            "yearly 02-29 09:00",
-            "every year on 29 February (28 February in other years) at 09:00 (Europe/Zagreb)",
-        ),
-        (
-            "yearly 02-29 09:00 leap=mar1",
-            "every year on 29 February (1 March in other years) at 09:00 (Europe/Zagreb)",
-        ),
+        ("yearly 02-29 09:00", "every year on 29 February (28 February in other years) at 09:00 (Europe/Zagreb)"),
+        ("yearly 02-29 09:00 leap=mar1", "every year on 29 February (1 March in other years) at 09:00 (Europe/Zagreb)"),
         ("yearly 02-29 09:00 leap=skip", "every leap year on 29 February at 09:00 (Europe/Zagreb)"),
         ("every 15m", "every 15 minutes"),
         ("every 1h", "every 1 hour"),

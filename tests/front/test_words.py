@@ -22,29 +22,13 @@ from duly.facade.loading import load_app
     ("app", "env", "complaint"),
     [
         (messages, {"BASE_DELAY_MS": "-1"}, "^BASE_DELAY_MS: must be at least 0, got -1"),
-        (
-            messages,
-            {"DULY_MESSAGE_BASE_DELAY_MS": "-1"},
-            "^DULY_MESSAGE_BASE_DELAY_MS: must be at least",
-        ),
+        (messages, {"DULY_MESSAGE_BASE_DELAY_MS": "-1"}, "^DULY_MESSAGE_BASE_DELAY_MS: must be at least"),
         (catalog, {"DULY_CATALOG_BATCH_SIZE": "0"}, "^DULY_CATALOG_BATCH_SIZE: must be at least 1"),
-        (
-            reminders,
-            {"VAPI_BASE_URL": "api.vapi.ai"},
-            "^VAPI_BASE_URL: must be http://host/… or https://",
-        ),
+        (reminders, {"VAPI_BASE_URL": "api.vapi.ai"}, "^VAPI_BASE_URL: must be http://host/… or https://"),
         (reminders, {"VAPI_BASE_URL": "https://"}, "^VAPI_BASE_URL: must be http://host/…"),
-        (
-            reminders,
-            {"VAPI_BASE_URL": "https://a:b@host/"},
-            "^VAPI_BASE_URL: must not contain a user",
-        ),
+        (reminders, {"VAPI_BASE_URL": "https://a:b@host/"}, "^VAPI_BASE_URL: must not contain a user"),
         (birthdays, {"WEBHOOK_URL": "htp://hook"}, "^WEBHOOK_URL: must be http://host/…"),
-        (
-            catalog,
-            {"DULY_CATALOG_BASE_URL": "http://host:port/"},
-            "^DULY_CATALOG_BASE_URL: must be http",
-        ),
+        (catalog, {"DULY_CATALOG_BASE_URL": "http://host:port/"}, "^DULY_CATALOG_BASE_URL: must be http"),
     ],
 )
 def test_a_bad_value_is_refused_by_the_name_that_was_written(

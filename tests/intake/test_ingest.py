@@ -283,8 +283,7 @@ def test_a_job_that_was_made_with_its_answer_lost_has_its_file(
 
 def test_an_unknown_type_is_refused_and_nothing_kept(app: Duly) -> None:
     with pytest.raises(
-        InputError,
-        match="jobType: no job type 'stock' is registered here; known types: counted, csv, image",
+        InputError, match="jobType: no job type 'stock' is registered here; known types: counted, csv, image"
     ):
         send(app, TABLE, job_type="stock")
     assert kept(app) == []

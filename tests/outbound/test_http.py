@@ -11,15 +11,7 @@ import pytest
 
 from duly import Attempt, GiveUp, InputError, Throttled
 from duly.outbound import http
-from duly.outbound.http import (
-    BadAnswer,
-    BadStatus,
-    OutboundError,
-    TimedOut,
-    Unreachable,
-    attempt_headers,
-    post_json,
-)
+from duly.outbound.http import BadAnswer, BadStatus, OutboundError, TimedOut, Unreachable, attempt_headers, post_json
 from duly.store import Store
 from tests.outbound.provider import (
     Answer,

@@ -53,10 +53,7 @@ ASKED |= {
     "rise_review": (RISING, "duly_item_review"),
     "rise_group": ({"error_group": "abc", **RISING}, "duly_item_group"),
 }
-PICKED: dict[str, dict[str, Any]] = {
-    "fitting": {**FILTER, "ids": SOME},
-    "rows": {"ids": SOME, "owner": None},
-}
+PICKED: dict[str, dict[str, Any]] = {"fitting": {**FILTER, "ids": SOME}, "rows": {"ids": SOME, "owner": None}}
 
 
 @pytest.fixture(scope="module", params=STATISTICS)

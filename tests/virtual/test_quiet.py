@@ -35,12 +35,7 @@ PRODUCTS, SLOTS = 120, 6
 PEOPLE = 732  # two birthdays on each day of the year
 REMINDERS = 3 * DAYS
 JOBS, ROWS = (DAYS + 1) // 3, 120  # twelve rows a minute, so that a job takes ten minutes too
-WORK = {
-    "catalog.sync": DAYS * PRODUCTS,
-    "birthday": DAYS * PEOPLE // 366,
-    "remind": REMINDERS,
-    "look_up": JOBS * ROWS,
-}
+WORK = {"catalog.sync": DAYS * PRODUCTS, "birthday": DAYS * PEOPLE // 366, "remind": REMINDERS, "look_up": JOBS * ROWS}
 
 
 class Days(Struct, frozen=True):

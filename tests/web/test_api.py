@@ -48,10 +48,7 @@ REPEATED: dict[str, tuple[str, Any]] = {
     "schedule": ("/api/schedules", {"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x"}}),
     "reminder": ("/api/reminders", {"phone": "+385 1 234", "message": "x", "at": LATER}),
     "product": ("/api/products", {"sku": "box/1"}),
-    "person": (
-        "/api/people",
-        {"id": "p", "firstName": "A", "lastName": "B", "birthday": "03-15", "zone": "UTC"},
-    ),
+    "person": ("/api/people", {"id": "p", "firstName": "A", "lastName": "B", "birthday": "03-15", "zone": "UTC"}),
     "act": ("/api/acts", {"action": "cancel", "filter": {"state": "waiting"}}),
     "user": ("/api/users", {"id": "zoe"}),
 }

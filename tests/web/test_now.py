@@ -121,10 +121,7 @@ def test_several_of_a_kind_are_told_in_one_sentence(house: House) -> None:
     house.put(at=None)
     house.put(task="keep", at=None)
     texts = [reason["text"] for reason in now(house.root)["reasons"]]
-    assert texts == [
-        "2 queues are paused, and 2 items are due in them",
-        "2 items were given up and wait for a person",
-    ]
+    assert texts == ["2 queues are paused, and 2 items are due in them", "2 items were given up and wait for a person"]
 
 
 def test_a_recovery_has_its_forecast_from_what_was_done_lately(house: House) -> None:

@@ -15,13 +15,7 @@ S = TypeVar("S", bound=Section)
 T = TypeVar("T")
 
 
-def shipped(
-    package: str,
-    doc: str,
-    settings: type[S],
-    install: Callable[[Any, S], T],
-    **more: Any,
-) -> Plugin[S, T]:
+def shipped(package: str, doc: str, settings: type[S], install: Callable[[Any, S], T], **more: Any) -> Plugin[S, T]:
     """The plug-in of a package that is laid out as those here are; `more` are further fields of `Plugin`.
 
     It has the name of its package. Its routes are the `router` of the module `routes`, and its commands the `COMMANDS`

@@ -72,11 +72,7 @@ def _leave() -> None:
 
 @click.command(short_help="Migrate, run a worker and serve, in one process.")
 @click.argument("spec", metavar="[MODULE:APP]", required=False, envvar="DULY_APP")
-@click.option(
-    "--demo",
-    is_flag=True,
-    help="Run demo apps on a scratch database.",
-)
+@click.option("--demo", is_flag=True, help="Run demo apps on a scratch database.")
 @lifetime
 @options.concurrency
 @options.database_url

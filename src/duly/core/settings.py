@@ -15,9 +15,7 @@ class Settings(Section):
     """The settings of the core."""
 
     database_url: str = setting(
-        "sqlite:///duly.db",
-        "The database: sqlite:///file.db or postgresql://user@host/name.",
-        secret=True,
+        "sqlite:///duly.db", "The database: sqlite:///file.db or postgresql://user@host/name.", secret=True
     )
     apps: str = setting(
         "",
@@ -182,16 +180,12 @@ class JobSettings(Section):
     )
     ftp_password: str = setting("", "The password for ftp:// and ftps:// addresses, which name the user.", secret=True)
     jobs_keep_seconds: float = setting(
-        30 * 86_400.0,
-        "How long finished jobs are kept, with their rows and files. 0: for ever.",
-        least=0,
+        30 * 86_400.0, "How long finished jobs are kept, with their rows and files. 0: for ever.", least=0
     )
     job_most_rows: int = setting(10_000_000, "The largest number of rows of one file.", least=1)
     owner_most_jobs: int = setting(100, "The largest number of unfinished jobs of one owner.", least=1)
     owner_most_rows: int = setting(
-        20_000_000,
-        "The number of unfinished rows of one owner at which new jobs are rejected.",
-        least=1,
+        20_000_000, "The number of unfinished rows of one owner at which new jobs are rejected.", least=1
     )
     ingest_min_rows: int = setting(16, "The smallest number of rows in one write.", least=1)
     ingest_max_rows: int = setting(8_192, "The largest number of rows in one write.", least=1)

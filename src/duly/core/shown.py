@@ -118,15 +118,6 @@ class LateItem(PlannedItem, frozen=True):
     lateness_seconds: float
 
 
-class Drift(Struct, frozen=True):
-    """How late items were done in a stretch of time."""
-
-    at: Annotated[int, Doc("The beginning, in seconds since 1970.")]
-    mean_seconds: float
-    most_seconds: float
-    items: int
-
-
 class StuckItem(PlannedItem, frozen=True):
     """An item that is long past its time and not done."""
 
@@ -135,6 +126,15 @@ class StuckItem(PlannedItem, frozen=True):
     attempts: int
     last_error: str | None
     age_seconds: float
+
+
+class Drift(Struct, frozen=True):
+    """How late items were done in a stretch of time."""
+
+    at: Annotated[int, Doc("The beginning, in seconds since 1970.")]
+    mean_seconds: float
+    most_seconds: float
+    items: int
 
 
 class NewAlert(Struct, frozen=True):

@@ -21,11 +21,7 @@ class Database:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        migrations: Callable[[], Mapping[str, Path]],
-        store: Store | None,
-        clock: Clock | None,
+        self, settings: Settings, migrations: Callable[[], Mapping[str, Path]], store: Store | None, clock: Clock | None
     ) -> None:
         self._settings = settings
         self._migrations = migrations

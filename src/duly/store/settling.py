@@ -20,12 +20,7 @@ from duly.store.records import JOB, MEMBER, NOTE
 from duly.store.statements import C, T
 
 # The counter of a job for each way in which a row can have ended.
-COUNTERS: dict[Status | None, str] = {
-    "DONE": "done",
-    "NOT_FOUND": "not_found",
-    "ERROR": "failed",
-    "SKIPPED": "skipped",
-}
+COUNTERS: dict[Status | None, str] = {"DONE": "done", "NOT_FOUND": "not_found", "ERROR": "failed", "SKIPPED": "skipped"}
 # With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
 

@@ -275,12 +275,7 @@ class Items(VerbGroup):
         return changed
 
     def _changes(
-        self,
-        who: Principal,
-        ids: Sequence[int],
-        outcome: Callable[[datetime], Outcome],
-        skip: bool,
-        connection: Any,
+        self, who: Principal, ids: Sequence[int], outcome: Callable[[datetime], Outcome], skip: bool, connection: Any
     ) -> list[Change]:
         """The changes of these items by the outcome. Those that cannot change are skipped, or raise one error."""
         now = self._now()

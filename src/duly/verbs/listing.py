@@ -22,14 +22,7 @@ from duly.core.filters import LAST_ID
 from duly.core.model import STATES, State
 from duly.core.results import DateField
 from duly.core.shown import ActFilter, ItemsFound, Row, StateCounts
-from duly.tasks.checks import (
-    KEY_LIMIT,
-    checked_choice,
-    checked_group,
-    checked_moment,
-    checked_text,
-    checked_whole,
-)
+from duly.tasks.checks import KEY_LIMIT, checked_choice, checked_group, checked_moment, checked_text, checked_whole
 from duly.verbs.context import Masks, Principal, VerbContext, VerbGroup
 from duly.verbs.timetable import like
 

@@ -92,12 +92,7 @@ class Review(VerbGroup):
         return sample
 
     def retry(
-        self,
-        who: Principal,
-        group_id: str,
-        rate: float | None = None,
-        queue: str | None = None,
-        connection: Any = None,
+        self, who: Principal, group_id: str, rate: float | None = None, queue: str | None = None, connection: Any = None
     ) -> Act:
         """Retry all items of the group: `rate` per second, or all at once without it; in `queue`, if given."""
         self.group(who, group_id)

@@ -39,12 +39,7 @@ class Users(VerbGroup):
     # -- users
 
     def create(
-        self,
-        who: Principal,
-        user_id: str,
-        role: Role = "user",
-        password: str | None = None,
-        connection: Any = None,
+        self, who: Principal, user_id: str, role: Role = "user", password: str | None = None, connection: Any = None
     ) -> User:
         """Create a user; without a password it can only use keys."""
         if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in _TAKEN:

@@ -56,10 +56,7 @@ HEADERS = {
 }
 # Errors that any route may return.
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {
-        "description": title,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
-    }
+    status: {"description": title, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}}
     for status, title in TITLES.items()
 }
 

@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 from duly.apps.enrichment.fields import PRODUCT
 from duly.bulk.duplicates import Duplicates
-from duly.bulk.mapping import (
-    checked_columns,
-    fingerprint,
-    fitted_columns,
-    identity,
-    normalise,
-    plain,
-    preview,
-    suggest,
-)
+from duly.bulk.mapping import checked_columns, fingerprint, fitted_columns, identity, normalise, plain, preview, suggest
 from duly.errors import InputError
 from tests.bulk.read.support import opened
 

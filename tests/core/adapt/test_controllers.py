@@ -126,8 +126,7 @@ def test_a_claim_is_what_fits_into_the_slice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "claimed"),
-    [(Load(0.8, 0.1), 35), (Load(0.95, 0.0), 3), (Load(0.0, 1.0), 3), (Load(0.875, 0.0), 19)],
+    ("load", "claimed"), [(Load(0.8, 0.1), 35), (Load(0.95, 0.0), 3), (Load(0.0, 1.0), 3), (Load(0.875, 0.0), 19)]
 )
 def test_a_machine_that_is_short_of_something_claims_less(load: Load, claimed: int) -> None:
     assert slice_of(0.1).claim(SLICES, load) == claimed

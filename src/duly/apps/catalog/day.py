@@ -119,11 +119,7 @@ def _members(standings: list[StandingCount], flag: Literal["is_new", "is_active"
 
 
 def _windows(
-    settings: CatalogTuning,
-    now: datetime,
-    start: datetime,
-    begun: list[TryStarts],
-    retries: list[tuple[datetime, int]],
+    settings: CatalogTuning, now: datetime, start: datetime, begun: list[TryStarts], retries: list[tuple[datetime, int]]
 ) -> tuple[WindowDay, ...]:
     """The windows of the day. What is due already waits for the room that the open one has left, or for the next."""
     opened, cap = settings.windows_of(start), settings.retry_limit

@@ -18,10 +18,7 @@ class RemindersSettings(Section):
     PREFIX: ClassVar[str] = "vapi_"
 
     base_url: str = setting(
-        "https://api.vapi.ai",
-        "The URL of the provider of phone calls.",
-        "VAPI_BASE_URL",
-        is_url=True,
+        "https://api.vapi.ai", "The URL of the provider of phone calls.", "VAPI_BASE_URL", is_url=True
     )
     api_key: str = setting("", "The key for the provider.", "VAPI_API_KEY", secret=True)
     assistant_id: str = setting("", "The provider's id of the assistant.", "VAPI_ASSISTANT_ID")

@@ -47,10 +47,7 @@ _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml|table|svg|!--)", re.IGNORECASE)
 
 
 def open_rows(
-    file: BinaryIO,
-    name: str,
-    limits: ReadLimits | None = None,
-    options: ReadOptions | None = None,
+    file: BinaryIO, name: str, limits: ReadLimits | None = None, options: ReadOptions | None = None
 ) -> Reading:
     """Detect what this seekable file is and begin to read it; raises InputError if that is not possible."""
     limits, options = limits or ReadLimits(), options or ReadOptions()

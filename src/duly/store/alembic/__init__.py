@@ -47,9 +47,7 @@ def upgrade_apps(connection: Connection, apps: Apps) -> None:
                     apply(plain, migration)
 
 
-def step(
-    version: int,
-) -> tuple[str, str | None, Sequence[str] | None, Callable[[], None], Callable[[], NoReturn]]:
+def step(version: int) -> tuple[str, str | None, Sequence[str] | None, Callable[[], None], Callable[[], NoReturn]]:
     """What alembic looks for in the file of a revision: its name and the one before, labels, upgrade and downgrade."""
 
     def upgrade() -> None:

@@ -18,12 +18,7 @@ class Borrowed:
         self.connection = connection
 
     def execute(
-        self,
-        sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        prepare: bool | None = None,
-        binary: bool = True,
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, prepare: bool | None = None, binary: bool = True
     ) -> psycopg.Cursor[Any]:
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
         cursor.adapters.register_loader("json", ByteaBinaryLoader)

@@ -61,12 +61,7 @@ select set_config(name, value, false) from unnest(%s::text[], %s::text[]) as s(n
 """
 
 # Errors after which nothing was done: lost races inside the database, and a server that is a standby at the moment.
-_UNDONE = (
-    errors.DeadlockDetected,
-    errors.SerializationFailure,
-    errors.LockNotAvailable,
-    errors.ReadOnlySqlTransaction,
-)
+_UNDONE = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.ReadOnlySqlTransaction)
 _PASSING = (*_UNDONE, errors.IdleInTransactionSessionTimeout, errors.QueryCanceled)
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
 # Errors whose texts have data of rows in them.

@@ -35,13 +35,7 @@ def _to_times(text: str) -> list[datetime]:
     return [to_time(value) for value in msgspec.json.decode(text)]
 
 
-READ: dict[ColumnType, Turn] = {
-    datetime: to_time,
-    bytes: str.encode,
-    object: str.encode,
-    list: _to_times,
-    bool: bool,
-}
+READ: dict[ColumnType, Turn] = {datetime: to_time, bytes: str.encode, object: str.encode, list: _to_times, bool: bool}
 WRITTEN: dict[ColumnType, Turn] = {datetime: to_int, bytes: bytes.decode}
 # Times that default to now.
 _STAMPED = ("due_at", "changed_at")
