@@ -8,14 +8,14 @@ from typing import cast
 from playwright.sync_api import expect
 
 from tests.apps.conftest import eventually
-from tests.apps.test_package import env, installed, is_up, up
+from tests.apps.test_package import built, env, installed, is_up, up
 from tests.browser.nets import barriers
 from tests.browser.sites import Site, Visits
 from tests.browser.world import World
 from tests.cli.test_processes import free_port
 from tests.outbound.provider import Provider, ok
 
-__all__ = ["env", "installed"]  # fixtures
+__all__ = ["built", "env", "installed"]  # fixtures
 
 
 def test_an_app_brings_its_own_screen(env: dict[str, str], tmp_path: Path, visit: Visits) -> None:

@@ -426,7 +426,7 @@ def test_a_selection_leaves_alone_what_cannot_live_again(house: House) -> None:
 def test_a_selection_has_bounds(house: House) -> None:
     assert act(house.ana, "retry").status_code == 422
     assert act(house.ana, "retry", *range(1, 1_002)).status_code == 422
-    assert act(house.ana, "retry", 0).status_code == 422
+    assert act(house.ana, "retry", 0).status_code == 404  # no row can have this id
     assert act(house.ana, "forget", 1).status_code == 422
     with pytest.raises(InputError, match="ids"):
         house.app.internals.verbs.items.act(LOCAL, "retry", [])

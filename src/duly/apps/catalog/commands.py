@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
+from msgspec.structs import asdict
 
 from duly.apps.catalog import CatalogSettings, Product, capacity, catalog_on
 from duly.apps.catalog.day import Day
+from duly.apps.catalog.imports import imported
 from duly.apps.catalog.products import STANDINGS, Reactivated
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing
 from duly.config import section
 from duly.core.errors import DulyError, InputError
 from duly.core.wire import read, written
+from duly.tasks.checks import checked_rows
 
 if TYPE_CHECKING:
     from duly.client import Client
@@ -191,8 +194,9 @@ def import_products(session: Session, path: Path) -> None:
         rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
 
     def remote(client: Client) -> int:
-        bodies = [[written(row) for row in rows[first : first + PORTION]] for first in range(0, len(rows), PORTION)]
-        answers = [client.http.request("POST", "/api/products/import", {"products": each}) for each in bodies]
+        read = [written(asdict(row)) for row in checked_rows("rows", rows, imported)]
+        portions = [read[first : first + PORTION] for first in range(0, len(read), PORTION)]
+        answers = [client.http.request("POST", "/api/products/import", {"products": each}) for each in portions]
         return sum(int(each["products"]) for each in answers)
 
     made = session.either(lambda app: catalog_on(app).import_many(rows, who=options.who()), remote)

@@ -48,14 +48,17 @@ class Import(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         }
 
 
-def imported(hour_buckets: int, /, **row: Any) -> Import:
-    """A row of an import, checked. Numbers and dates may be text, as in CSV, where an empty cell means no value."""
+def imported(hour_buckets: int | None = None, /, **row: Any) -> Import:
+    """A row of an import, checked. Numbers and dates may be text, as in CSV, where an empty cell means no value.
+
+    Without `hour_buckets`, whoever knows them checks the slot.
+    """
     given = {name: value for name, value in row.items() if value not in (None, "")}
     try:
         found = convert(given, Import, strict=False)
     except ValidationError as error:
         raise codec.named(error) from None
-    if found.hour_bucket is not None and found.hour_bucket >= hour_buckets:
+    if hour_buckets is not None and found.hour_bucket is not None and found.hour_bucket >= hour_buckets:
         raise InputError("hour_bucket", f"must be from 0 to {hour_buckets - 1}, got {found.hour_bucket}")
     if found.last_price is not None:
         _check_price(found.last_price)
