@@ -13,6 +13,7 @@ are one request: all of them are changed, or none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, TypeVar, Unpack
 from urllib.parse import quote
@@ -30,15 +31,12 @@ J = TypeVar("J", bound=shown.JobItem)
 __all__ = ["Client", "Placed", "Row", "ServiceError", "ShownSchedule"]
 
 
-class Client:
+class Client(AbstractContextManager["Client"]):
     def __init__(self, url: str, key: str | None = None, timeout: float = 30.0) -> None:
         self.http = Connection(url, key, timeout)
 
     def close(self) -> None:
         self.http.close()
-
-    def __enter__(self) -> Client:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial, wraps
 from hashlib import sha256
@@ -65,7 +66,7 @@ def read(find: Callable[[Read], Callable[..., Any]]) -> Any:
     return property(lambda local: find(local.app.read))
 
 
-class Local:
+class Local(AbstractContextManager["Local"]):
     def __init__(self, app: Duly, who: Principal = LOCAL) -> None:
         self.app = app
         self.verbs: Verbs = app.internals.verbs
@@ -77,9 +78,6 @@ class Local:
 
     def close(self) -> None:
         """Nothing is held here: the app keeps its database until it is closed itself."""
-
-    def __enter__(self) -> Local:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -94,12 +92,7 @@ class Local:
     edit = verb(lambda verbs: verbs.items.edit)
 
     def put(
-        self,
-        task: str,
-        args: Mapping[str, Any] | None = None,
-        *,
-        idempotency_key: str | None = None,
-        **given: Unpack[ItemOptions],
+        self, task: str, args: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **given: Any
     ) -> Placed[Any]:
         check_names(given, ItemOptions, "put")
         trace, options = self.app.internals.telemetry.traceparent(), cast("Options", given)

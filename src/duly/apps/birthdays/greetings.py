@@ -230,15 +230,9 @@ class Birthdays:
         return schedule, self.seen(schedule)
 
     def _new(
-        self,
-        person_id: str,
-        first_name: str,
-        last_name: str,
-        birthday: date | str,
-        zone: str,
-        leap: Leap = "feb28",
+        self, person_id: str, first_name: str, last_name: str, birthday: date | str, zone: str, leap: Leap = "feb28",
         owner: str | None = None,
-    ) -> OwnedRow:
+    ) -> OwnedRow:  # fmt: skip
         """A person as a row of `create_many`, checked."""
         args = {"person_id": person_id, "first_name": first_name, "last_name": last_name}
         self.task.checked_args(dict(args))
