@@ -139,6 +139,15 @@ def test_alembic_names_the_file_that_it_cannot_apply(
         upgrade_apps(on, {"notes": file(tmp_path, "create tabel x (n integer);")})
 
 
+def test_while_the_database_is_away_no_further_plug_in_is_tried(blank_postgres_url: str, tmp_path: Path) -> None:
+    lost = file(tmp_path / "lost", "select pg_terminate_backend(pg_backend_pid());")
+    apps = {"lost": lost, "notes": folder(tmp_path / "notes", "0001_first.sql")}
+    with opened(blank_postgres_url) as store:
+        with pytest.raises(StoreUnavailable, match=r"migration 0001_first\.sql of the app lost cannot be applied"):
+            migrate(store, patience=0, apps=apps)
+        assert "notes" not in versions(store, apps)
+
+
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     folder(tmp_path, "0001_first.sql")
     (tmp_path / "sqlite" / "0001_first.sql").write_bytes("create table žir (n integer);".encode("cp1250"))
