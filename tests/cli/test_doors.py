@@ -179,7 +179,7 @@ class Doors:
         getattr(verbs, "run_now" if action == "run" else action)(LOCAL, *ids)
 
     def _http(self, kind: str, action: str, ids: tuple[int, ...]) -> None:
-        answer = httpx.post(f"{self._url}/api/{kind}s/act", json={"action": action, "ids": list(ids)})
+        answer = httpx.post(f"{self._url}/api/{kind}s/act", json={"action": action, "ids": list(ids)}, timeout=60)
         if answer.status_code >= 400:
             kinds = {404: DoesNotExist, 409: WrongState}
             raise kinds[answer.status_code](answer.json()["detail"])
@@ -278,13 +278,13 @@ def test_an_act_on_many_ids_is_all_or_nothing_at_every_door(
 def test_an_act_over_http_may_skip_what_it_cannot_change(app: Duly, url: str) -> None:
     first, second, _ = items(app, "cancel")
     body = {"action": "cancel", "ids": [first, 999_999_999, second], "skip": True}
-    assert httpx.post(f"{url}/api/items/act", json=body).json() == {"ids": [first, second]}
+    assert httpx.post(f"{url}/api/items/act", json=body, timeout=60).json() == {"ids": [first, second]}
     with Client(url) as client:
         assert client.act_on("retry", [first, 999_999_999], skip=True) == [first]
         assert client.retry(second, delay=3_600) == [second]
     assert app.read.item(second).due_at > app.clock.now() + timedelta(minutes=30)
     for wrong in ({"skip": True, "action": "retry", "delay": 5}, {"action": "cancel", "at": _iso(app.clock.now())}):
-        assert httpx.post(f"{url}/api/items/act", json={"ids": [first], **wrong}).status_code == 422
+        assert httpx.post(f"{url}/api/items/act", json={"ids": [first], **wrong}, timeout=60).status_code == 422
 
 
 def _iso(time: datetime) -> str:
