@@ -8,7 +8,7 @@ from duly.policy import *  # noqa: F403 - all of its names are names of duly
 from duly.tasks.attempt import Attempt
 from duly.tasks.task import Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Attempt",
