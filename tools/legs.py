@@ -27,6 +27,7 @@ FILES = (
     "tests/core/test_schedule_machine.py",
     "tests/core/test_zones.py",
     "tests/intake/test_retention.py",
+    "tests/tools/test_extras.py",
     "tests/virtual/test_outages.py",
     "tests/virtual/test_quiet.py",
     "tests/web/test_fuzz.py",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from duly.cli import words
 from tests.cli.conftest import Duly, call
 
 
@@ -20,6 +21,42 @@ def test_without_psycopg_a_postgres_url_is_told_in_one_line(command: str, monkey
     assert result.exit_code == (1 if command == "doctor" else 2)
     assert "pip install 'duly[postgres]'" in " ".join(result.output.split())
     assert "Traceback" not in result.output
+
+
+TITLES = (">id", "task", "key", "~when", ">tries", "~error")
+ROWS = [[4_000_000_000, "billing.invoices", "customer-77/2026-11", "every day at 09:00", 12, "no route " * 20]]
+
+
+def printed(columns: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    words.console().print(words.table(*TITLES, rows=ROWS))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_narrow_table_keeps_ids_names_and_numbers_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    title, line = printed(80, monkeypatch, capsys)
+    assert line.split("  ")[:3] == ["4000000000", "billing.invoices", "customer-77/2026-11"]
+    assert line.rstrip().endswith("12  no rout…")
+    assert "every day a…" in line
+    assert max(len(title), len(line)) <= 80
+    # Where even that is not enough, names go on in the next line.
+    lines = printed(60, monkeypatch, capsys)
+    assert max(map(len, lines)) <= 60
+    assert "4000000000" in lines[1]
+    for column, name in ((1, "billing.invoices"), (2, "customer-77/2026-11")):
+        start = lines[0].index(TITLES[column])
+        folded = [line[start:].split("  ")[0].strip() for line in lines[1:] if line[start : start + 1].strip()]
+        assert "".join(folded).replace(" ", "") == name
+
+
+def test_a_pipe_gets_tables_at_full_width(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _, line = printed(None, monkeypatch, capsys)
+    assert line.rstrip().endswith("every day at 09:00     12  " + ("no route " * 20).strip())
+    assert len(line) < 300
 
 
 def test_the_doctor_tells_unknown_variables_and_bad_addresses(duly: Duly) -> None:

@@ -527,7 +527,7 @@ def test_deciding_is_pure(state: State, kind: str, attempt: int, crashes: int) -
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), 3.3e9, timedelta(seconds=-1)])
 def test_a_snooze_needs_a_sensible_delay(delay: float | timedelta) -> None:
-    with pytest.raises(ValueError, match="delay: must be between 0 and a hundred years"):
+    with pytest.raises(ValueError, match="delay: must be seconds between 0 and a hundred years"):
         Snooze(delay)
 
 

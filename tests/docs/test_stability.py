@@ -9,14 +9,33 @@ import pytest
 
 import duly
 from duly.facade.jobs import RunningJob
+from duly.facade.policies import BatchPolicies
+from duly.tasks.puttable import Options
 
-PAGE = (Path(__file__).parents[2] / "docs" / "stability.md").read_text(encoding="utf8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "stability.md").read_text(encoding="utf8")
+REFERENCE = (DOCS / "reference.md").read_text(encoding="utf8")
 
 
 def listed(title: str) -> list[str]:
     """The names in the paragraph with this title."""
     paragraph = PAGE.partition(f"**{title}**")[2].partition("\n\n")[0].partition(": ")[2]
     return re.findall(r"`(\w+)`", paragraph)
+
+
+def options(title: str) -> list[str]:
+    """The names in the first column of the table under this title of the reference."""
+    section = REFERENCE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return [
+        each for line in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for each in re.findall(r"`(\w+)`", line)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("title", "known"), [("`@app.task(…)`", BatchPolicies), ("`task.put(…)`, `aput`, `put_many`, `aput_many`", Options)]
+)
+def test_the_reference_has_every_option(title: str, known: type) -> None:
+    assert sorted(options(title)) == sorted(known.__annotations__)
 
 
 def test_every_public_name_is_listed() -> None:

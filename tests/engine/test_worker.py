@@ -91,6 +91,17 @@ class TestVerdicts:
         assert "ValueError" in str(told[2] and told[2][1])
         assert not app.internals.telemetry._caught
 
+    def test_a_handler_that_gives_up_is_logged_in_one_line_with_its_reason(
+        self, app: Duly, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO):
+            given_up = [app.put("verdict", kind="give_up", raised=raised).id for raised in (True, False)]
+            for item_id in [*given_up, app.put("verdict", kind="skip", raised=True).id]:
+                ended(app, item_id)
+            until(lambda: caplog.text.count("permanently failed: ") == 2, 20)
+        assert not [record for record in caplog.records if record.exc_info]
+        assert not app.internals.telemetry._caught
+
     @pytest.mark.parametrize("raised", [True, False])
     @pytest.mark.parametrize(
         ("kind", "state", "outcome"),

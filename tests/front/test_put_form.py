@@ -75,7 +75,7 @@ def test_arguments_go_by_position_or_by_name(app: Duly) -> None:
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(app: Duly, args: Any, kwargs: Any, problem: str) -> None:
-    with pytest.raises(InputError, match=f"^{problem}$"):
+    with pytest.raises(InputError, match=f"^{problem}"):
         app.tasks["remind"].put(*args, **kwargs)
 
 
@@ -111,7 +111,7 @@ def test_an_unknown_option_is_a_mistake_in_the_code(app: Duly) -> None:
     options: dict[str, Any] = {"keyy": "k"}
     with pytest.raises(TypeError, match="unexpected keyword argument 'keyy'"):
         app.tasks["remind"].options(**options)
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'keyy'; arguments follow in put\(\)"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'keyy'; options: catch_up, max_lateness"):
         app.tasks["remind"].every(Daily("09:00"), **options)
     with pytest.raises(InputError, match="keyy: is not an option of a schedule"):
         app.schedules.create("remind", Daily("09:00"), {"phone": "+1"}, key="k", **options)

@@ -61,7 +61,7 @@ def settings(as_json: bool) -> None:
         line.append(f" = {each['value']}", style="" if each["source"] == "default" else "green")
         line.append(f"  ({each['source']})", style="dim")
         console.print(line, overflow="fold")
-        console.print(Padding(Text(f"{each['doc']} {names}", style="dim"), (0, 0, 0, 4)))
+        console.print(Padding(Text(f"{each['doc']} {names}", style="dim"), (0, 0, 0, 4), expand=False))
 
 
 def _settings() -> list[dict[str, Any]]:

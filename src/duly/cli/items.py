@@ -55,15 +55,21 @@ def items(session: Session, most: int, **filter: Unpack[ItemFilter]) -> None:
     """List items, newest first."""
     found = session.api.find_items(most, **filter)
     is_roomy = words.console().width >= words.ROOMY
-    titles = [">id", "task", "state", ">try", "due", "", ""]
+    titles = [">id", "task", "state", ">try", "due", "", "~"]
 
     def row(each: Row) -> list[Any]:
         tries = each.attempt if each.max_attempts is None else f"{each.attempt}/{each.max_attempts}"
-        task, state = words.cut(each.task, 24 if is_roomy else 16), words.state(each.state)
-        line = [each.id, task, state, tries, session.short(each.due_at), session.relative(each.due_at)]
+        line = [
+            each.id,
+            each.task,
+            words.state(each.state),
+            tries,
+            session.short(each.due_at),
+            session.relative(each.due_at),
+        ]
         return [*line, words.cut(_note(each), 200)] if is_roomy else line
 
-    session.print_table(found.rows, "no items match", titles if is_roomy else titles[:-1], row, last=is_roomy)
+    session.print_table(found.rows, "no items match", titles if is_roomy else titles[:-1], row)
     if not session.as_json and len(found.rows) == most:
         click.echo(f"\nolder items: --before {found.rows[-1].id}")
     if not session.as_json and not found.is_indexed:
@@ -156,7 +162,7 @@ def _print_story(session: Session, story: Story) -> None:
     for event in story.timeline:
         what = f"{event.text}: {event.error}" if event.error else event.text
         console.print(Text(session.full(event.at), style="dim"))
-        console.print(Padding(Text(words.cut(what, 500), overflow="fold"), (0, 0, 0, 4)))
+        console.print(Padding(Text(words.cut(what, 500), overflow="fold"), (0, 0, 0, 4), expand=False))
     if item.last_error and "\n" in item.last_error:
         console.print(Text(f"\nlast error\n{item.last_error}"), overflow="fold", soft_wrap=False)
 

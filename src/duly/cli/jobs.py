@@ -62,10 +62,9 @@ def jobs(session: Session, job_type: str | None, most: int) -> None:
     session.print_table(
         list(session.api.jobs(job_type=job_type, most=most)),
         "there are no jobs",
-        (">job", "state", "type", ">rows", ">ended", ">failed", "error"),
-        lambda job: [job.id, job.queue_state, words.cut(job.job_type or job.task, 20), job.total_items,
-                     job.processed_items, job.failed_items, words.cut(job.last_error, 40)],
-        last=True,
+        (">job", "state", "type", ">rows", ">ended", ">failed", "~error"),
+        lambda job: [job.id, job.queue_state, job.job_type or job.task, job.total_items,
+                     job.processed_items, job.failed_items, words.cut(job.last_error, 200)],
     )  # fmt: skip
 
 
@@ -317,9 +316,8 @@ def _print_items(session: Session, found: Sequence[JobItem]) -> None:
     session.print_table(
         found,
         "no rows match",
-        (">row", ">item", "status", ">tries", "what", "error"),
+        (">row", ">item", "status", ">tries", "~what", "~error"),
         lambda row: [row.row_no, row.id, row.status, row.attempt,
-                     words.cut(" ".join(filter(None, (row.brand, row.title, row.sku))), 30),
-                     words.cut(row.last_error, 40)],
-        last=True,
+                     words.cut(" ".join(filter(None, (row.brand, row.title, row.sku))), 200),
+                     words.cut(row.last_error, 200)],
     )  # fmt: skip

@@ -57,7 +57,7 @@ def _print_picture(session: Session, picture: Picture) -> None:
 def _tables(session: Session, picture: Picture) -> Iterator[Table]:
     if picture.queues:
         rows: list[list[Any]] = [
-            [words.cut(each.queue, 30), f"{each.waiting:,}", f"{each.due:,}",
+            [each.queue, f"{each.waiting:,}", f"{each.due:,}",
              words.span(each.oldest_due_seconds) if each.oldest_due_seconds else None, f"{each.running:,}",
              f"{each.failed:,}", None if each.per_minute is None else f"{each.per_minute:,.1f}",
              "paused" if each.paused else None]
@@ -67,14 +67,14 @@ def _tables(session: Session, picture: Picture) -> Iterator[Table]:
         yield words.table(*titles, rows=rows)
     if picture.workers:
         rows = [
-            [words.cut(each.name, 40), session.relative(each.seen_at), f"{each.running:,}",
-             words.cut(", ".join(run.task for run in each.runs), 25)]
+            [each.name, session.relative(each.seen_at), f"{each.running:,}",
+             ", ".join(run.task for run in each.runs)]
             for each in picture.workers[:SHOWN]
         ]  # fmt: skip
-        yield words.table("worker", "seen", ">running", "", rows=rows)
+        yield words.table("worker", "seen", ">running", "~", rows=rows)
     if picture.limits:
         rows = [
-            [words.cut(each.name, 40), None if each.most is None else f"{each.used:,} of {each.most:,}",
+            [each.name, None if each.most is None else f"{each.used:,} of {each.most:,}",
              None if each.per_seconds is None else f"in {words.span(each.per_seconds)}", f"{each.fill:.0%}"]
             for each in picture.limits[:SHOWN]
         ]  # fmt: skip
@@ -99,7 +99,7 @@ def history(session: Session, minutes: int, **filter: Any) -> None:
         summed = sum(point[1] * point[2] for point in each.points if point[2] is not None)
         most = max((point[3] for point in each.points if point[3] is not None), default=None)
         valued = [None, None] if most is None else [f"{summed / n:.3g}", f"{most:.3g}"]
-        return [each.kind, words.cut(each.subject, 30), each.measure, f"{n:,}", *valued]
+        return [each.kind, each.subject, each.measure, f"{n:,}", *valued]
 
     titles = ("kind", "name", "measure", ">n", ">mean", ">most")
     session.print_table(chart.series, f"nothing was recorded in the last {minutes} min", titles, row)
@@ -118,8 +118,7 @@ def late(session: Session, grace: float, most: int) -> None:
 
     def row(each: LateItem) -> list[Any]:
         planned, started = session.short(each.planned_at), session.short(each.started_at)
-        what = words.cut(each.subject or each.key, 30)
-        return [each.id, each.task, what, planned, started, words.span(each.lateness_seconds)]
+        return [each.id, each.task, each.subject or each.key, planned, started, words.span(each.lateness_seconds)]
 
     titles = (">id", "task", "what", "planned", "started", ">late")
     session.print_table(session.api.late(grace, most), "nothing was late", titles, row)
@@ -131,11 +130,11 @@ def stuck(session: Session, grace: float, most: int) -> None:
     """Items that are not done long after their time: due, running, waiting for a retry, or given up; oldest first."""
 
     def row(each: StuckItem) -> list[Any]:
-        what, error = words.cut(each.subject or each.key, 30), words.cut(each.last_error, 40)
+        what, error = each.subject or each.key, words.cut(each.last_error, 200)
         planned, age = session.short(each.planned_at), words.span(each.age_seconds)
         return [each.id, each.task, what, words.state(each.state), planned, age, each.attempts, error]
 
-    titles = (">id", "task", "what", "state", "planned", ">age", ">tries", "error")
+    titles = (">id", "task", "what", "state", "planned", ">age", ">tries", "~error")
     session.print_table(session.api.stuck(grace, most), "nothing is stuck", titles, row)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, Unpack
 import click
 from msgspec.structs import asdict
 
-from duly.cli import options, words
+from duly.cli import options
 from duly.cli.session import Session, acting, printing, printing_times
 from duly.core.filters import ActOptions
 from duly.core.shown import Action, ShownAct
@@ -27,8 +27,8 @@ def review(session: Session, most: int) -> None:
     session.print_table(
         list(session.api.groups(most=most)),
         "nothing is in review",
-        ("group", "task", "error", ">items", "last", ">such as"),
-        lambda group: [group.id, words.cut(group.task, 24), words.cut(group.error_class, 30), group.items,
+        ("group", "task", "~error", ">items", "last", ">such as"),
+        lambda group: [group.id, group.task, group.error_class, group.items,
                        session.short(group.last_at), group.sample],
     )  # fmt: skip
 

@@ -43,6 +43,7 @@ lifetime = click.option(
 @click.option("--tasks", metavar="A,B", help="Only these tasks.")
 @options.concurrency
 @options.database_url
+@options.http_host
 @options.http_port
 @options.log_level
 @options.log_format

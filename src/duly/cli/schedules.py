@@ -54,8 +54,8 @@ def schedules(session: Session, most: int, **filter: Any) -> None:
     session.print_table(
         found,
         "no schedules match",
-        (">id", "task", "key", "when", "next", ">failures"),
-        lambda each: [each.id, each.task, words.cut(each.key, 30), words.cut(each.describe, 48), following(each),
+        (">id", "task", "key", "~when", "next", ">failures"),
+        lambda each: [each.id, each.task, each.key, each.describe, following(each),
                       each.failures or None],
     )  # fmt: skip
     if len(found) == most and not session.as_json:

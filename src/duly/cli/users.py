@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import click
 
-from duly.cli import options, words
+from duly.cli import options
 from duly.cli.session import Session, acting, printing, printing_times, session
 from duly.core.errors import InputError
 from duly.core.shown import KeyInfo, Role, Scope
@@ -120,7 +120,7 @@ def keys(session: Session, user: str | None) -> None:
         list(session.api.keys(user)),
         "there are no such keys",
         ("key", "user", "name", "scopes", "used", ""),
-        lambda key: [key.id, key.user_id, words.cut(key.name, 24), ",".join(key.scopes),
+        lambda key: [key.id, key.user_id, key.name, ",".join(key.scopes),
                      session.relative(key.last_used_at) or "never", state(key)],
     )  # fmt: skip
 

@@ -1,7 +1,9 @@
-"""Output for a terminal: times, tables and JSON. Everything fits into 80 columns."""
+"""Output for people: times, tables and JSON. A table fits into its terminal, down to 80 columns; a pipe gets all."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -28,12 +30,16 @@ STYLES = {
 }
 
 ROOMY = 100  # in a terminal of this width, tables show more columns
+UNBOUND = 10_000  # the width for what is no terminal
+GAP = 2  # between columns
+LEAST = 8  # the width that a column keeps
 
 
 def console() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    is_bound = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if is_bound else UNBOUND, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Any) -> None:
@@ -41,25 +47,46 @@ def print_json(value: Any) -> None:
 
 
 def table(*titles: str, rows: Iterable[Sequence[Any]], last: bool = False) -> Table:
-    """A table without lines. A column whose title begins with > is aligned to the right; None is an empty cell.
+    """A table without lines. None is an empty cell.
 
-    `last`: the last column takes the space that is left.
+    A column whose title begins with > is aligned to the right, and never cut. One that begins with ~ is cut where the
+    terminal is too narrow. Other columns, which have ids and names, are folded then. `last`: the table is as wide as
+    what it stands in, and its last column is cut.
     """
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=last)
-    for place, title in enumerate(titles, 1):
+    cells = [
+        [each if isinstance(each, Text) else Text("" if each is None else str(each)) for each in row] for row in rows
+    ]
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", expand=last)
+    widths = [None] * len(titles) if last else _widths(titles, cells, console().width)
+    for title, width in zip(titles, widths, strict=True):
+        is_cut = last or title[:1] in (">", "~")
         made.add_column(
-            title.removeprefix(">"),
-            justify="right" if title.startswith(">") else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=1 if last and place == len(titles) else None,
-        )
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else "" if cell is None else str(cell) for cell in row))
+            title.lstrip(">~"), justify="right" if title.startswith(">") else "left", no_wrap=is_cut,
+            overflow="ellipsis" if is_cut else "fold", width=width, ratio=1 if last and title is titles[-1] else None,
+        )  # fmt: skip
+    for row in cells:
+        made.add_row(*row)
     return made
+
+
+def _widths(titles: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> list[int | None]:
+    """The widths of the columns: as their cells need, or less where there is no room for that."""
+    widths = [
+        max([len(title.lstrip(">~")), *(row[place].cell_len for row in rows)]) for place, title in enumerate(titles)
+    ]
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    for place in reversed([place for place, title in enumerate(titles) if title.startswith("~")]):
+        less = max(min(excess, widths[place] - LEAST), 0)
+        widths[place], excess = widths[place] - less, excess - less
+    folded = [place for place, title in enumerate(titles) if title[:1] not in (">", "~")]
+    while excess > 0 and (widest := max(folded, key=widths.__getitem__, default=None)) is not None:
+        if widths[widest] <= LEAST:
+            break
+        widths[widest], excess = widths[widest] - 1, excess - 1
+    return list(widths)
 
 
 def state(name: str) -> Text:

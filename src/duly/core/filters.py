@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from duly.core.errors import DoesNotExist, InputError
@@ -37,10 +38,34 @@ def checked_ids(ids: Any, field: str = "ids") -> list[int]:
     return list(dict.fromkeys(wanted))
 
 
+# Names that other task queues have for options of ours.
+_ELSEWHERE = {
+    "eta": "at", "run_at": "at", "scheduled_at": "at", "countdown": "delay", "schedule_in": "delay", "task_id": "key",
+    "job_id": "key", "unique_key": "key", "priority": "rank", "max_retries": "tries", "max_attempts": "tries",
+    "retries": "tries", "expires": "max_lateness", "timeout": "deadline", "time_limit": "deadline",
+    "rate_limit": "limits",
+}  # fmt: skip
+
+
 def check_names(given: Mapping[str, Any], known: type, call: str) -> None:
     """Refuse a name that is not one of these options, as a function with such parameters does."""
-    if unknown := [name for name in given if name not in known.__annotations__]:
-        raise TypeError(f"{call}() got an unexpected keyword argument {unknown[0]!r}")
+    for name in given:
+        if name not in known.__annotations__:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{meant(name, known)}")
+
+
+def meant(name: str, known: type) -> str:
+    """The end of an error about an unknown option: the name that was probably meant, and all that there are."""
+    names = sorted(known.__annotations__)
+    other = _ELSEWHERE.get(name)
+    near = [other] if other in names else get_close_matches(name, names, 1)
+    hint = "".join(f"did you mean {each}? " for each in near)
+    return f"; {hint}options: {', '.join(names)}"
+
+
+def option_of(name: str, known: type) -> str | None:
+    """The option that this name is, here or in other task queues."""
+    return name if name in known.__annotations__ else _ELSEWHERE.get(name)
 
 
 class AgainOptions(TypedDict, total=False):

@@ -339,11 +339,11 @@ class Snooze(Verdict):
     __match_args__ = ("delay",)
 
     def __init__(self, delay: float | timedelta) -> None:
-        seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-        if not 0 <= seconds < 3.2e9:
-            raise ValueError(f"delay: must be between 0 and a hundred years, got {delay!r}")
-        super().__init__(seconds)
-        self.delay = seconds
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3.2e9:
+            raise ValueError(f"delay: must be seconds between 0 and a hundred years or a timedelta, got {delay!r:.80}")
+        super().__init__(float(seconds))
+        self.delay = float(seconds)
 
 
 class Throttled(Snooze):

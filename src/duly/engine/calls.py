@@ -102,8 +102,8 @@ class Caller:
         return [failure(error)] * len(items)
 
     def caught(self, items: list[Item], error: BaseException) -> None:
-        """Have this exception in the log lines of the tries that it ended."""
-        for item in items:
+        """Have this exception in the log lines of the tries that it ended; a verdict says all in its reason."""
+        for item in items if not isinstance(error, Verdict) else ():
             self.telemetry.caught(item, error)
 
     def _attempts(self, task: Task[..., Any], items: list[Item]) -> list[Attempt]:

@@ -19,10 +19,10 @@ from duly.core.shown import Row
 from duly.facade.given import GivenSettings
 from duly.facade.internals import Internals
 from duly.facade.jobs import RunningJob
-from duly.facade.policies import Register, check_source, make_task
+from duly.facade.policies import Register, check_shared, make_task
 from duly.store import Store
 from duly.store.migrate import check
-from duly.tasks.puttable import ItemRow, Puttable
+from duly.tasks.puttable import ItemRow, Puttable, check_rows
 from duly.tasks.task import Task
 from duly.verbs import LOCAL
 from duly.verbs.context import by_code
@@ -104,7 +104,7 @@ class Duly:
         self.internals.claim("task", task.name)
         if task.name in self.tasks:
             raise InputError("name", f"a task called {task.name!r} is registered already")
-        check_source(task.source, self.tasks.values())
+        check_shared(task, self.tasks.values())
         self.tasks[task.name] = task
         return task
 
@@ -136,6 +136,7 @@ class Duly:
         """
         chosen = self.task_named(task) if isinstance(task, str) else task
         chosen.refuse_connection("a job")
+        check_rows(rows)
         if isinstance(then, str):
             then = self.task_named(then)
         if isinstance(then, Puttable):

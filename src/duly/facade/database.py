@@ -10,7 +10,7 @@ from pathlib import Path
 from duly.core.clock import Clock, DatabaseClock
 from duly.core.forks import renew_in_children
 from duly.core.settings import Settings
-from duly.store import Store, open_store
+from duly.store import Store, known, open_store
 from duly.store.migrate import migrate
 
 
@@ -23,6 +23,8 @@ class Database:
     def __init__(
         self, settings: Settings, migrations: Callable[[], Mapping[str, Path]], store: Store | None, clock: Clock | None
     ) -> None:
+        if store is None:
+            known(settings.database_url)  # a wrong one is reported here, and not by the first put
         self._settings = settings
         self._migrations = migrations
         self._store = store

@@ -9,13 +9,15 @@ from typing import Any, Concatenate, ParamSpec, Required, TypedDict, TypeVar, Un
 
 from duly.core.decide import Rules
 from duly.core.errors import InputError
+from duly.core.filters import check_names
 from duly.core.policy.limits import Limit, parse_limit
 from duly.core.policy.outage import Source
 from duly.core.policy.pace import Pace
 from duly.core.policy.retry import Backoff, Retry
 from duly.core.settings import Settings
 from duly.tasks.attempt import Attempt
-from duly.tasks.checks import checked_name
+from duly.tasks.checks import checked_name, is_number
+from duly.tasks.handler import check_handler, name_of
 from duly.tasks.puttable import TaskBackend
 from duly.tasks.task import Task
 
@@ -98,6 +100,7 @@ class Register:
     def __call__(self, /, **policies: Unpack[Policies]) -> Register: ...
 
     def __call__(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
+        check_names(policies, BatchPolicies, "task")
         if handler is None:
             return Register(self._register, **policies)
         return self._register(handler, {**self._policies, **policies})
@@ -107,10 +110,9 @@ def make_task(
     backend: TaskBackend, settings: Settings, handler: Callable[..., Any], policies: Mapping[str, Any]
 ) -> Task[..., Any]:
     """A task with this handler and these policies."""
-    if unknown := sorted(policies.keys() - BatchPolicies.__annotations__.keys()):
-        raise TypeError(f"task() got an unexpected keyword argument {unknown[0]!r}")
-    name = checked_name("name", policies.get("name") or handler.__name__)
-    retry, limits, backlog = policies.get("retry"), policies.get("limits", ()), policies.get("backlog")
+    check_handler(handler)
+    name = checked_name("name", policies.get("name") or name_of(handler))
+    retry, backlog = policies.get("retry"), policies.get("backlog")
     if retry is not None and not isinstance(retry, Retry):
         raise InputError("retry", f"must be a policy such as Backoff(), got {retry!r}")
     return Task(
@@ -129,7 +131,7 @@ def make_task(
         batch=_checked_whole("batch", policies.get("batch"), 10_000, "from 1 to 10,000"),
         rank=policies.get("rank", 0),
         label=policies.get("label"),
-        limits=(limits,) if isinstance(limits, Limit) else tuple(limits),
+        limits=_checked_limits(policies.get("limits", ())),
         backlog=None if backlog is None else _rate(backlog),
         source=_checked_source(policies.get("source")),
         pace=_checked_pace(policies.get("pace")),
@@ -146,9 +148,18 @@ def _checked_whole(field: str, value: Any, most: float, words: str) -> int | Non
 
 def _checked_deadline(deadline: Any) -> float | None:
     seconds: float | None = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
-    if seconds is not None and not seconds > 0:
-        raise InputError("deadline", f"must be a positive number of seconds, got {deadline!r}")
+    if seconds is not None and not (is_number(seconds) and seconds > 0):
+        raise InputError("deadline", f"must be a positive number of seconds or a timedelta, got {deadline!r:.80}")
     return seconds
+
+
+def _checked_limits(limits: Any) -> tuple[Limit, ...]:
+    given = [limits] if isinstance(limits, Limit) else list(limits) if isinstance(limits, Iterable) else [limits]
+    if not all(isinstance(each, Limit) for each in given):
+        raise InputError(
+            "limits", f"must be like Limit('provider', 2, per='1m'), or a list of them, got {limits!r:.80}"
+        )
+    return tuple(given)
 
 
 def _checked_pace(pace: Any) -> Pace | None:
@@ -167,18 +178,32 @@ def _checked_source(source: Any) -> Source | None:
     return made
 
 
-def check_source(source: Source | None, tasks: Iterable[Task[..., Any]]) -> None:
-    """Refuse a source whose name is that of another one: it is down for all tasks, so they must mean the same."""
-    for task in tasks if source is not None else ():
-        other = task.source
-        if other is None or source is None or other.name != source.name:
-            continue
-        if (other.tries, other.probe) != (source.tries, source.probe):
-            raise InputError("source", f"{_terms(source)} differs from {_terms(other)} of {task.name}")
+def check_shared(new: Task[..., Any], tasks: Iterable[Task[..., Any]]) -> None:
+    """Refuse a source or a limit whose name is that of another one: tasks share it, so they must mean the same."""
+    for task in tasks:
+        for field, own, theirs in (("source", _sources(new), _sources(task)), ("limits", _limits(new), _limits(task))):
+            for name in own.keys() & theirs.keys():
+                if own[name] != theirs[name]:
+                    raise InputError(
+                        field, f"{own[name]} differs from {theirs[name]} of {task.name}; use one for both, or two names"
+                    )
 
 
-def _terms(source: Source) -> str:
-    return f"Source({source.name!r}, tries={source.tries}, probe={source.probe:g})"
+def _sources(task: Task[..., Any]) -> dict[str, str]:
+    source = task.source
+    return (
+        {}
+        if source is None
+        else {source.name: f"Source({source.name!r}, tries={source.tries}, probe={source.probe:g})"}
+    )
+
+
+def _limits(task: Task[..., Any]) -> dict[str, str]:
+    def term(limit: Limit) -> str:
+        per = "" if limit.seconds is None else f", per={limit.seconds:g}"
+        return f"Limit({limit.name!r}, {limit.most}{per})"
+
+    return {limit.name: term(limit) for limit in task.limits}
 
 
 def _rate(text: str) -> Limit:

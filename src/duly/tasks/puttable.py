@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from duly.core.clock import Clock
 from duly.core.errors import InputError
-from duly.core.filters import ItemOptions
+from duly.core.filters import ItemOptions, check_names
 from duly.core.model import CatchUp, NewItem, NewSchedule, Overlap, Placed
 from duly.core.policy.recur import Rule, Slots
 
@@ -46,7 +46,6 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 NO_OPTIONS: Options = {}
-_NAMES = frozenset(Options.__annotations__)
 
 
 class Declaration(Struct, frozen=True):
@@ -98,9 +97,7 @@ class Puttable(Generic[P, R]):
         seconds after its due time from which on it is not worth starting. connection: the caller's own, to put inside
         the caller's transaction.
         """
-        for name in options:
-            if name not in _NAMES:
-                raise TypeError(f"options() got an unexpected keyword argument {name!r}")
+        check_names(options, Options, "options")
         return Puttable(self._task, {**self._options, **options} if self._options else options)
 
     def at(self, when: datetime | str) -> Puttable[P, R]:
@@ -133,6 +130,7 @@ class Puttable(Generic[P, R]):
         A row is a mapping of arguments. A row with options of its own is an item: `task.options(key="a").new(n=1)`.
         """
         self.refuse_connection("put_many")
+        check_rows(rows)
         return self._task.backend.load(self.items(rows, self._task.backend.traceparent()))
 
     async def aput_many(self, rows: Iterable[ItemRow]) -> int:
@@ -169,6 +167,12 @@ class Puttable(Generic[P, R]):
     @property
     def task(self) -> Task[P, R]:
         return self._task
+
+
+def check_rows(rows: Any) -> None:
+    """Refuse what is not any number of rows, before anything is written."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise InputError("rows", f"must be a list, or another iterable, of mappings of arguments, got {rows!r:.80}")
 
 
 class Recurring(Generic[P]):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
-from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, Unpack, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -15,22 +14,21 @@ from msgspec import Struct
 from duly.core import codec
 from duly.core.decide import Rules
 from duly.core.errors import InputError
-from duly.core.model import NewItem, Placed, Verdict
+from duly.core.filters import check_names, option_of
+from duly.core.model import NewItem, Placed
 from duly.core.policy.limits import Limit
 from duly.core.policy.outage import Source
 from duly.core.policy.pace import Pace
 from duly.core.policy.recur import Rule, Slots
 from duly.tasks.attempt import Attempt
 from duly.tasks.checks import NAME, checked_key, checked_lateness, checked_name, checked_rank, checked_tries, when
+from duly.tasks.handler import check_types, hints_of, one_of, result_type, row_fields
 from duly.tasks.puttable import NO_OPTIONS, Options, Puttable, Recurring, ScheduleOptions, TaskBackend
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 HandlerKind = Literal["async", "thread", "cpu"]
-
-# Types of results that are the same in JSON.
-AS_JSON: tuple[Any, ...] = (Any, None, NoneType, object, str, int, bool, dict, list)
 
 
 @dataclass(eq=False, repr=False)
@@ -138,7 +136,14 @@ class Task(Puttable[P, R]):
 
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """The arguments, checked, as JSON text."""
-        text = codec.check(args, self.shape, self.backend.max_args_bytes, self.is_open_ended)
+        try:
+            text = codec.check(args, self.shape, self.backend.max_args_bytes, self.is_open_ended)
+        except InputError as error:
+            option = option_of(error.field, Options) if error.field in args and not self.takes(error.field) else None
+            if option is None:
+                raise
+            hint = f"{error.problem}; options are given apart from arguments: options({option}=…).put(…)"
+            raise InputError(error.field, hint) from None
         if self.check is not None:
             self.check(self._read(text))
         return text
@@ -174,8 +179,7 @@ class Task(Puttable[P, R]):
         is a row like any other, which stays until someone removes it. Options: zone (UTC), catch_up (latest, all,
         skip), max_lateness, overlap (allow, skip, supersede) and rank.
         """
-        if unknown := sorted(options.keys() - ScheduleOptions.__annotations__.keys()):
-            raise TypeError(f"every() got an unexpected keyword argument {unknown[0]!r}; arguments follow in put()")
+        check_names(options, ScheduleOptions, "every")
         begun = Recurring(self, rule, key, options)
         self.backend.begin(begun)
         return begun
@@ -208,15 +212,12 @@ class Task(Puttable[P, R]):
         return self.rules.retry.tries_for(())
 
     def _read_signature(self) -> None:
-        try:
-            hints = get_type_hints(self.handler, include_extras=True)
-        except NameError as error:
-            raise InputError(self.name, f"an annotation of the handler cannot be resolved: {error}") from error
+        hints = hints_of(self.handler, self.name)
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         self._defaults: dict[str, Any] = {}
         self._positional: list[str] = []  # the arguments that put takes by position, in their order
         returned = hints.get("return", Any)
-        self._returns = _result_type(_one_of(returned) if self.batch else returned)
+        self._returns = result_type(one_of(returned) if self.batch else returned)
         self._attempt_name: str | None = None
         self._rows_name = ""
         self._row_type: Any = None
@@ -245,7 +246,7 @@ class Task(Puttable[P, R]):
         if self.batch:
             if not self._rows_name:
                 raise InputError(self.name, "a batch task takes a list of rows")
-            fields, open_ended = _row_fields(self._row_type)
+            fields, open_ended = row_fields(self._row_type)
         if private := [each[0] for each in fields if each[0].startswith("__")]:
             raise InputError(private[0], f"rename this argument of {self.name}: it must not begin with two underscores")
         try:
@@ -258,44 +259,4 @@ class Task(Puttable[P, R]):
             self.wants_attempt = self._attempt_name is not None
         except TypeError as error:
             raise InputError(self.name, f"its arguments cannot be carried as JSON: {error}") from error
-
-
-def _row_fields(row: Any) -> tuple[list[Any], bool]:
-    """The put arguments of a batch task, from the type of its rows."""
-    if row is None or row is Any or row is dict or get_origin(row) is dict:
-        return [], True
-    try:
-        info = msgspec.inspect.type_info(row)
-        fields = info.fields  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        raise InputError("batch", f"rows must be dict, a dataclass, a TypedDict or a Struct, not {row!r}") from None
-    hints = get_type_hints(row, include_extras=True)
-    known: list[Any] = []
-    for field in fields:
-        if field.required:
-            known.append((field.name, hints[field.name]))
-        elif field.default is not msgspec.NODEFAULT:
-            known.append((field.name, hints[field.name], field.default))
-        else:
-            known.append((field.name, hints[field.name], msgspec.field(default_factory=field.default_factory)))
-    return known, False
-
-
-def _one_of(hint: Any) -> Any:
-    """The result of one row of a batch task, from the type of all of them."""
-    origin, args = get_origin(hint), get_args(hint)
-    return args[0] if isinstance(origin, type) and issubclass(origin, Sequence) and len(set(args) - {...}) == 1 else Any
-
-
-def _result_type(hint: Any) -> Any:
-    """The type that results are read as; None where they are as JSON has them, or where JSON cannot carry the type."""
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    kinds = tuple(kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Verdict)))
-    if not kinds or all(kind in AS_JSON for kind in kinds):
-        return None
-    wanted: Any = Union.__getitem__(kinds)
-    try:
-        msgspec.json.schema(wanted)
-    except (TypeError, RuntimeError):  # a type that msgspec does not know
-        return None
-    return wanted
+        check_types(self.name, fields)

@@ -258,7 +258,9 @@ class Counts(Metrics):
             "worker": change.tried.worker,
         }
         shown_error = cause if _has_words(cause) else TryFailed(change.error or change.tried.outcome)
-        if change.state == "failed":
+        if change.outcome == "gave_up":  # the handler has said why, so there is nothing to trace
+            log.error("%s %s permanently failed: %s", label, change.id, fields["error"], extra=fields)
+        elif change.state == "failed":
             log.error("%s %s permanently failed", label, change.id, extra=fields, exc_info=shown_error)
         else:
             self._retried[change.task] += 1

@@ -111,16 +111,16 @@ def list_messages(session: Session, most: int, **filters: Any) -> None:
         local, lambda client: list(client.http.pages(ShownMessage, "/api/messages", most, **filters))
     )
     is_roomy = words.console().width >= words.ROOMY
-    titles = [">id", "queue", "state", "retry", "due", "", "message", ""]
+    titles = [">id", "queue", "state", "retry", "due", "", "message", "~"]
 
     def row(each: ShownMessage) -> list[Any]:
         line = [
-            each.id, words.cut(_plain(each.queue), 24), words.state(each.state),
+            each.id, _plain(each.queue), words.state(each.state),
             f"{each.retry_count}/{each.max_retries}", session.short(each.due_at), session.relative(each.due_at),
         ]  # fmt: skip
-        return [*line, each.message_id, words.cut(_plain(each.error or each.reason), 80)] if is_roomy else line
+        return [*line, each.message_id, words.cut(_plain(each.error or each.reason), 200)] if is_roomy else line
 
-    session.print_table(found, "no messages match", titles if is_roomy else titles[:-2], row, last=is_roomy)
+    session.print_table(found, "no messages match", titles if is_roomy else titles[:-2], row)
 
 
 @messages.command("show")
