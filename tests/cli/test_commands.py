@@ -277,12 +277,15 @@ def test_an_unusual_end_is_shown_with_its_reason(duly: Duly, app: App) -> None:
     assert "key k2" in text
 
 
-def test_a_long_task_name_breaks_no_line(database_url: str, duly: Duly) -> None:
+def test_a_long_task_name_is_folded_and_kept_whole(database_url: str, duly: Duly) -> None:
     app = App(database_url)
     app.task(name="a" * 190)(lambda: None)
     app.put("a" * 190)
     app.close()
-    assert len(printed(duly("items")).splitlines()) == 2
+    _, *lines = printed(duly("items")).splitlines()
+    assert "".join(lines).count("a") == 190
+    assert "waiting" in lines[0]
+    assert max(map(len, lines)) <= 80
 
 
 def test_times_are_local_or_utc(duly: Duly, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
