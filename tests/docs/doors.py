@@ -57,6 +57,7 @@ DOORS: dict[str, Doors] = {
     "items.discard": Doors("app.discard", "POST /api/items/act", "discard", "discard"),
     "items.again": Doors("app.again", "POST /api/items/{item_id}/again", "again", "again"),
     "items.act": Doors("app.client.act_on", "POST /api/items/act", "act_on", No("its commands take many ids")),
+    "tasks.retask": Doors("app.retask", "POST /api/items/retask", "retask", "items retask"),
     "listing.page": Doors("app.client.items", "GET /api/items", "items", "items"),
     "listing.counts": Doors(
         "app.client.item_counts", "GET /api/items/counts", "item_counts", No("lists on the command line show no counts")

@@ -217,6 +217,7 @@ RECIPES: dict[str, Recipe] = {
     "put_item_again": Recipe(path(item_id=failed), owner=201, admin=201),
     "act_on_items": Recipe(selection),
     "count_items": Recipe(everything, **LIST),
+    "retask_items": Recipe(body({"old": "ech", "new": "echo"}), **LIST, is_quiet=True),
     "list_tasks": Recipe(everything, **LIST),
     # jobs
     # With a file of one's own; one that was dropped somewhere may be named by admins only (tests/web/test_jobs.py).

@@ -24,10 +24,12 @@ from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth
+from duly.core.unserved import described, remedy
 from duly.plugins import Finding, Plugin, chosen, installed, plugins
 from duly.store import Store, open_store
 from duly.store.migrate import current, dialect_of, latest, migrations, versions
 from duly.store.postgres import lacking
+from duly.store.unserved import LOOKED, UnservedTasks
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
@@ -274,6 +276,7 @@ def _work(store: Store, settings: Settings) -> Iterator[Finding]:
     yield from _leases(store, clock.now(), timedelta(seconds=settings.lease_seconds))
     depths = Read(store, clock).depths()
     yield from _queues(depths, clock.now())
+    yield from _tasks(store, clock.now())
     yield from _apps(settings, depths)
     yield from _files(store)
 
@@ -334,6 +337,21 @@ def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
         yield ok("due work", f"{count} items are due, none for more than a minute")
     if failed := sum(depth.items for depth in depths if depth.state == "failed"):
         yield ok("review", f"{failed} items have failed and are in review: `duly items --state failed`")
+
+
+def _tasks(store: Store, now: datetime) -> Iterator[Finding]:
+    """Tasks that nobody runs. Without any running worker there is no finding: that is about all of them."""
+    tasks, until = UnservedTasks(store), time.monotonic() + PATIENCE
+    found = {each.task: each for each in tasks.find(now)}
+    while not tasks.is_complete and time.monotonic() < until:
+        found |= {each.task: each for each in tasks.find(now)}
+    for each in found.values():
+        yield bad("tasks", described(each, each.items >= LOOKED), remedy(each))
+    for each in tasks.recurring(now):
+        many = "1 schedule makes" if each.items == 1 else f"{each.items:,} schedules make"
+        yield warn("schedules", f"{many} items of {each.task}, a task that no running worker has", remedy(each))
+    if not tasks.is_complete:
+        yield warn("tasks", "not all lines of waiting items were looked at in time", "run `duly doctor` again later")
 
 
 def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:

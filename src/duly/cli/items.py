@@ -45,7 +45,7 @@ def put(session: Session, task: str, pairs: tuple[str, ...], text: str | None, *
     print_placed(session, placed, task)
 
 
-@click.command()
+@options.listing(short_help="List items, newest first; give them another task.")
 @options.item_filter
 @click.option("--owner", "user_id", metavar="USER", help="Items of this user.")
 @options.most()
@@ -74,6 +74,29 @@ def items(session: Session, most: int, **filter: Unpack[ItemFilter]) -> None:
         click.echo(f"\nolder items: --before {found.rows[-1].id}")
     if not session.as_json and not found.is_indexed:
         click.echo(f"no index for this filter: {found.scanned:,} items were scanned", err=True)
+
+
+@items.command(short_help="Give items of a renamed task its new name.")
+@click.argument("old")
+@click.argument("new")
+@click.option("--skip", is_flag=True, help="Leave what cannot be moved, and move the rest.")
+@session(options.as_json, with_tasks=True)
+def retask(session: Session, old: str, new: str, skip: bool) -> None:
+    """Give what waits, failed or recurs of the task OLD to the task NEW, which runs it from now on.
+
+    All or nothing: if NEW does not accept something, it is reported row by row, and nothing is moved. Running items
+    keep their task. On a database, --app must name the app that has NEW.
+    """
+    done = session.api.retask(old, new, skip=skip)
+    counts = ((done.items, "item"), (done.schedules, "schedule"), (done.jobs, "job"))
+    moved = ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
+    text = [f"moved to {new}: {moved}" if moved else f"nothing of {old} waits, is in review or recurs"]
+    if done.running:
+        text.append(f"{done.running:,} running: repeat this if they have to be tried again")
+    text += [f"not moved: {each.kind} {each.id}: {each.reason}" for each in done.refused]
+    if more := done.refused_count - len(done.refused):
+        text.append(f"not moved: {more:,} more")
+    session.print_one(done, text)
 
 
 def _note(row: Row) -> str:

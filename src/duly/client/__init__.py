@@ -111,6 +111,14 @@ class Client(AbstractContextManager["Client"]):
         body = {"action": action, "ids": filters.checked_ids(ids), **wire.written(options)}
         return [int(item_id) for item_id in self.http.request("POST", "/api/items/act", body)["ids"]]
 
+    def retask(self, old: str, new: str, *, skip: bool = False) -> results.Retasked:
+        """Give waiting and failed items, schedules and jobs of the task `old` to `new`: all, or those that can be."""
+        body = {"old": old, "new": new, "skip": skip}
+        done = self.http.post(results.Retasked, "/api/items/retask", **body)
+        while done.is_more:
+            done = done.plus(self.http.post(results.Retasked, "/api/items/retask", **body))
+        return done
+
     def edit(self, item_id: int, **fields: Unpack[filters.ItemEdit]) -> Row:
         """Change an item that waits or is in review."""
         return self.http.patch(Row, f"/api/items/{_id(item_id, 'item_id')}", **fields)

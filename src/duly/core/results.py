@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from duly.core.shown import Alert, ClockNote, JobRow, QueueDepth, ReviewTotals, Scope, WorkerLife
 from duly.core.wire import Doc
@@ -289,6 +290,45 @@ class SchedulesNow(Struct, frozen=True):
     capped: bool
 
 
+class UnservedTask(Struct, frozen=True):
+    """A task with waiting items that no running worker has."""
+
+    task: str
+    items: Annotated[int, Doc("How many items of it wait, as far as they were counted.")]
+    since: Annotated[datetime, Doc("Since when nobody has run it.")]
+    seen_at: Annotated[datetime | None, Doc("The last report of a worker that had it; null: none in the last day.")]
+    near: Annotated[str | None, Doc("The task of a running worker with the most similar name; null: none is similar.")]
+
+
+class NotMoved(Struct, frozen=True):
+    """An item, a schedule or a job that cannot get another task, and why."""
+
+    kind: Literal["item", "schedule", "job"]
+    id: int
+    reason: str
+
+
+class Retasked(Struct, frozen=True):
+    """What was given another task."""
+
+    items: Annotated[int, Doc("Items that waited or were in review.")]
+    schedules: int
+    jobs: Annotated[int, Doc("Jobs whose rows, or whose next step, were of the old task.")]
+    running: Annotated[int, Doc("Items that run now: they keep the old task, also if they have to be tried again.")]
+    refused: Annotated[list[NotMoved], Doc("What cannot be moved: the first 100.")] = []
+    refused_count: int = 0
+    is_more: Annotated[bool, Doc("There are more items; send the request again.")] = False
+
+    def plus(self, later: Retasked) -> Retasked:
+        """This and what was moved later; what still runs and what was refused is as it was then."""
+        return replace(
+            later,
+            items=self.items + later.items,
+            schedules=self.schedules + later.schedules,
+            jobs=self.jobs + later.jobs,
+        )
+
+
 class Picture(Struct, frozen=True, kw_only=True):
     at: datetime
     health: Level
@@ -305,3 +345,4 @@ class Picture(Struct, frozen=True, kw_only=True):
     more_limits: int = 0
     recovery: Recovery | None = None
     alerts: list[Alert] = []
+    unserved: Annotated[list[UnservedTask], Doc("Tasks with waiting items that no running worker has.")] = []

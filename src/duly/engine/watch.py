@@ -25,6 +25,7 @@ from duly.engine.alerts import Alerts, SourceAlerts, alerts_of_apps
 from duly.engine.equipment import AlertFinders
 from duly.engine.late_items import LateCount, LateItems, Look, Reasons
 from duly.engine.outages import Outages
+from duly.engine.unserved_alerts import UnservedAlerts
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -60,6 +61,7 @@ class Watch:
         self._alerts = Alerts(self.store, self.settings, self.post)
         self._sources = SourceAlerts(self._alerts, self.outages)
         reasons = Reasons(self.store, self.holds, self.settings.alert_oldest_seconds)
+        self._unserved = UnservedAlerts(self.store)
         self._late = LateItems(self.store, reasons, self._sources.explain)
         self.learn = self._sources.learn  # reads the open alerts, and learns from them which sources are down
         self._started_at: datetime | None = None
@@ -74,9 +76,10 @@ class Watch:
         alerts = {alert.name: alert for alert in self._find(now, opened.get("no_tick"))}
         self._sign(now)
         of_apps, over = alerts_of_apps(self.app_alerts, opened)
-        for alert in (*alerts.values(), *of_apps):
+        of_tasks, are_served = self._unserved.look(opened, now)
+        for alert in (*alerts.values(), *of_apps, *of_tasks):
             self._alerts.raise_(alert, now)
-        self._alerts.clear(over)
+        self._alerts.clear(over | are_served)
         self._clear(opened, alerts.keys(), now)
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY

@@ -13,6 +13,7 @@ from duly.config import check_names, load, section
 from duly.core.clock import Clock
 from duly.core.errors import ConfigError, InputError
 from duly.core.model import NewItem, Placed
+from duly.core.results import Retasked
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.core.shown import Row
@@ -224,6 +225,13 @@ class Duly:
         items = self.internals.verbs.items
         with items.lent(connection) as own:
             return items.edit(LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=own)
+
+    def retask(self, old: str, new: str, *, skip: bool = False) -> Retasked:
+        """Give what waits, failed or recurs of the task `old` to `new`, the name that it has now.
+
+        All or nothing: an error names each row that `new` does not accept. With `skip`, the others are moved.
+        """
+        return self.client.retask(old, new, skip=skip)
 
     # -- the database
 

@@ -127,6 +127,12 @@ class Local(AbstractContextManager["Local"]):
     def act_on(self, action: Any, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
         return self.verbs.items.act(self.who, action, ids, reason=reason, skip=skip)
 
+    def retask(self, old: str, new: str, *, skip: bool = False) -> results.Retasked:
+        done = self.verbs.tasks.retask(self.who, old, new, skip=skip)
+        while done.is_more:  # in portions, so that a long one can be interrupted and repeated
+            done = done.plus(self.verbs.tasks.retask(self.who, old, new, skip=skip))
+        return done
+
     def items(self, *, most: int | None = None, **filter: Any) -> Iterator[shown.Row]:
         return islice((row for page in self._pages(PAGE, filter) for row in page.rows), most)
 

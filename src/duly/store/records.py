@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, g
 
 from msgspec import Struct, structs
 
-from duly.core import model, shown
+from duly.core import model, shown, unserved
 
 S = TypeVar("S", bound=Struct)
 
@@ -102,6 +102,8 @@ _COMPUTED: list[Record[Any]] = [
     Record(shown.Group),
     Record(shown.PendingItem),
     Record(shown.User),
+    Record(unserved.ServedTask),
+    Record(unserved.WaitingTask),
     Record(shown.Story, without=("item", "tries", "timeline", "trace_id")),
 ]
 for _record in (*RECORDS.values(), *_COMPUTED):

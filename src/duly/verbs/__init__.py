@@ -22,6 +22,7 @@ from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.schedules import ScheduleVerbs
 from duly.verbs.service import ServiceState
+from duly.verbs.tasks import Tasks
 from duly.verbs.users import Users
 
 __all__ = ["LOCAL", "SCOPES", "Principal", "VerbContext", "Verbs", "local"]
@@ -35,6 +36,7 @@ class Verbs:
         self.audit = Audit(self)
         self.items = Items(self)
         self.acts = Acts(self)
+        self.tasks = Tasks(self)
         self.review = Review(self)
         self.schedules = ScheduleVerbs(self)
         self.listing = Listing(self)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
+from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from duly.core import results
 from duly.core.policy.limits import Limit
-from duly.core.results import ItemsNow, Level, Picture, QueueNow, Reason, SchedulesNow
+from duly.core.results import ItemsNow, Level, Picture, QueueNow, Reason, SchedulesNow, UnservedTask
 from duly.core.shown import Alert, ReviewTotals, WorkerLife
 from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.history import TaskActivity
@@ -89,6 +91,7 @@ class Now(VerbGroup):
             queues=queues[:QUEUES], more_queues=max(len(queues) - QUEUES, 0),
             workers=workers[:WORKERS], more_workers=max(len(workers) - WORKERS, 0),
             limits=limits[:LIMITS], more_limits=max(len(limits) - LIMITS, 0), recovery=recovery, alerts=alerts,
+            unserved=_unserved(alerts),
         )  # fmt: skip
 
     def _queues(self, depths: Sequence[Mapping[str, Any]], happened: Mapping[str, TaskActivity]) -> list[QueueNow]:
@@ -181,6 +184,12 @@ def _recovery(alerts: Sequence[Alert], happened: Mapping[str, TaskActivity]) -> 
     return results.Recovery(late, alert.since, pace, late / pace * 60 if pace else None)
 
 
+def _unserved(alerts: Sequence[Alert]) -> list[UnservedTask]:
+    """The tasks that nobody runs, by the alerts about them."""
+    details = [alert.details for alert in alerts if alert.name.startswith("task:")]
+    return [convert({**each, "seen_at": each["seenAt"]}, UnservedTask) for each in details]
+
+
 def _about_pauses(queues: Sequence[QueueNow]) -> Iterator[Reason]:
     held = [queue for queue in queues if queue.paused and queue.due]
     if len(held) == 1:
@@ -210,7 +219,9 @@ def _items(count: int) -> str:
 
 def _about_alert(alert: Alert) -> Reason:
     is_over = alert.name == "no_tick" or "backAt" in alert.details  # only its backlog is left
-    return Reason("warn" if is_over else "bad", alert.message, PATHS.get(alert.name, "/queues"))
+    kind, _, task = alert.name.partition(":")
+    path = f"/items?state=waiting&task={quote(task, safe='')}" if kind == "task" else PATHS.get(alert.name, "/queues")
+    return Reason("warn" if is_over else "bad", alert.message, path)
 
 
 def _health(reasons: Sequence[Reason]) -> Level:

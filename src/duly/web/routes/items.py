@@ -14,7 +14,7 @@ from pydantic import Field
 from duly import Duly
 from duly.core.errors import InputError
 from duly.core.model import Placed
-from duly.core.results import Signature
+from duly.core.results import Retasked, Signature
 from duly.core.shown import Action, ItemsFound, ItemStory, Row, ScheduleName, StateCounts
 from duly.core.wire import Doc
 from duly.tasks.puttable import Options
@@ -65,6 +65,12 @@ class ItemIn(AgainIn, **example(task="http", args={"url": "https://example.com/h
     rank: Rank | None = None
     tries: Tries | None = None
     max_lateness: Seconds | None = None
+
+
+class RetaskIn(Model, **example(old="send-mail", new="send_mail")):
+    old: Word = Field(description="The task that nobody runs any more.")
+    new: Word = Field(description="The task that its items get.")
+    skip: bool = Field(default=False, description="Leave what cannot be moved, and move the rest.")
 
 
 class Search(Struct, frozen=True):
@@ -168,6 +174,20 @@ def act_on_items(body: ItemsAct, verbs: Verbs, principal: Writer, connection: Tr
     if body.action != "retry" or body.skip:
         raise InputError("at", "and delay are for retries without skip only")
     return Changed(verbs.items.retry(principal, *body.ids, at=body.at, delay=body.delay, connection=connection))
+
+
+@router.post("/retask")
+def retask_items(body: RetaskIn, app: App, verbs: Verbs, principal: Writer, connection: Transaction) -> Retasked:
+    """Give waiting and failed items, schedules and jobs of a task to another one, because it was renamed or misspelt.
+
+    Everything is checked before anything is changed: if the new task does not accept something, the answer is 409 and
+    names each with the reason. With `skip`, the rest is moved. One request moves at most 10,000 items: send it again
+    while `isMore`.
+    """
+    open_task(app, body.new)
+    if body.old in app.tasks:
+        open_task(app, body.old)
+    return verbs.tasks.retask(principal, body.old, body.new, skip=body.skip, connection=connection)
 
 
 @router.get("/{item_id}")

@@ -106,3 +106,9 @@ returning id
 select id, state, result, last_error
   from duly_item
  where {id_given}
+
+-- name: waiting_of_task
+select id from duly_item where {is_waiting} and task = :task and {given owner} order by due_at limit :most
+
+-- name: failed_of_task
+select id from duly_item where {in_review} and task = :task and {given owner} order by id limit :most

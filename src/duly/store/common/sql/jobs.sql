@@ -166,3 +166,28 @@ select {job_item}, null as result,
    and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
  order by i.changed_at, i.id
  limit :most
+
+-- name: jobs_of_task
+-- The jobs whose rows are of a task.
+select {job} from duly_job where task = :task and not is_removed and {given owner} order by id
+
+-- name: job_is_taken
+-- The jobs of a task whose key a job of another task has, of the same owner.
+select j.id
+  from duly_job j
+  join duly_job t on t.task = :new and t.key = j.key and coalesce(t.owner, '') = coalesce(j.owner, '')
+ where j.task = :task
+
+-- name: jobs_before_task
+-- The jobs that put an item of a task at their end, and have not yet.
+select {job}
+  from duly_job
+ where then_item ->> 'task' = :task and then_id is null and not is_removed and {given owner}
+ order by id
+
+-- name: retask_jobs
+update duly_job set task = :new where {id_given} and task = :task returning id
+
+-- name: retask_sequel
+-- Another item for the end of a job.
+update duly_job set then_item = :then_item::json where id = :id and then_id is null returning id

@@ -178,3 +178,14 @@ select (select count(*)
        (select min(next_at)
           from (select owner, next_at from duly_schedule where next_at is not null order by next_at, id limit :most) n
          where owner = :owner) as next_at
+
+-- name: schedule_is_taken
+-- The schedules of a task whose key a schedule of another task has.
+select s.id
+  from duly_schedule s
+  join duly_schedule t on t.task = :new and t.key = s.key
+ where s.task = :task
+
+-- name: tasks_of_schedules
+-- How many schedules of each task make items.
+select task, count(*) as items from duly_schedule where next_at is not null group by task order by task

@@ -34,3 +34,13 @@ delete from duly_alert where name = :name returning since, message
 
 -- name: alerts
 select {alert} from duly_alert order by name
+
+-- name: waiting_tasks
+-- Among the first items that wait, by when they are due: how many of each queue and task, and when the first was put.
+select queue, task, count(*) as items, min(created_at) as put_at
+  from (select queue, task, created_at
+          from duly_item
+         where {is_waiting}
+         order by due_at
+         limit :most) s
+ group by queue, task

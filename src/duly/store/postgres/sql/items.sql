@@ -81,3 +81,28 @@ select i.id
   from duly_item i
  where i.{id_given}
    and exists (select 1 from duly_item t where t.task = i.task and t.live_key = i.key and t.live_key is not null and t.id <> i.id)
+
+-- name: running_of_task
+-- How many items of a task run.
+select count(*)
+  from duly_lease l
+ cross join lateral unnest(l.items) as e(id)
+  join duly_item i on i.id = e.id and i.fence = l.fence and i.state = 'running'
+ where i.task = :task and {given owner}
+
+-- name: key_is_taken
+-- Those of these items that cannot become items of another task, because an item of that task has their key.
+select i.id
+  from duly_item i
+ where i.{id_given}
+   and (i.is_waiting and exists (select 1 from duly_item t where t.task = :task and t.live_key = i.key and t.live_key is not null)
+        or i.version is not null
+           and exists (select 1 from duly_item t where t.task = :task and t.key = i.key and t.version is not null))
+
+-- name: retask_items
+-- Gives these items another task, and another queue where one is given.
+update duly_item i
+   set task = :new, queue = coalesce(n.queue, i.queue), updated_at = :now
+  from json_to_recordset(:rows::json) as n(id bigint, queue text)
+ where i.id = n.id and i.task = :task and i.state in ('waiting', 'failed') and {given owner}
+returning i.id

@@ -93,3 +93,11 @@ select id
  where id = any(array(select last_item from duly_schedule
                        where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))))
    and {in_review}
+
+-- name: retask_schedules
+-- Gives these schedules another task, and another queue where one is given.
+update duly_schedule s
+   set task = :new, queue = coalesce(n.queue, s.queue)
+  from json_to_recordset(:rows::json) as n(id bigint, queue text)
+ where s.id = n.id and s.task = :task and {given owner}
+returning s.id

@@ -35,3 +35,26 @@ select worker, running, id, task, key, started_at
           join duly_item i on i.id = e.id and i.fence = l.fence and i.state = 'running') r
  where place <= :most
  order by worker, place
+
+-- name: served_tasks
+-- The tasks that workers have reported: when one with it reported last, and one of those that did not sign off; and
+-- since when there has been a worker that reported since then.
+select t.task, max(w.seen_at) as seen_at, max(case when w.left_at is null then w.seen_at end) as alive_at,
+       (select min(started_at) from duly_worker where left_at is null and seen_at >= :alive) as began_at
+  from duly_worker w
+ cross join lateral json_array_elements_text(w.tasks) as t(task)
+ group by t.task
+
+-- name: waiting_in_lines
+-- Of each task, how many items wait in these lines, counted up to a bound, and when the first of them was put.
+select task, count(*) as items, min(created_at) as put_at
+  from (select g.task, i.created_at
+          from json_to_recordset(:groups::json) as g(queue text, lane text, rank smallint, task text, owner text)
+         cross join lateral (
+               select created_at
+                 from duly_item n
+                where n.is_waiting and n.queue = g.queue and n.lane = g.lane and n.rank = g.rank and n.task = g.task
+                  and coalesce(n.owner, '') = g.owner
+                limit :most) i
+         limit :most) w
+ group by task

@@ -74,3 +74,30 @@ select i.id
   from duly_item i
  where i.{id_given}
    and exists (select 1 from duly_item t where t.task = i.task and t.key = i.key and t.key is not null and t.state in ('waiting', 'running') and t.id <> i.id)
+
+-- name: running_of_task
+-- How many items of a task run.
+select count(*)
+  from duly_lease l
+  join json_each(l.items) e
+  join duly_item i on i.id = e.value and i.fence = l.fence and i.state = 'running'
+ where i.task = :task and {given owner}
+
+-- name: key_is_taken
+-- Those of these items that cannot become items of another task, because an item of that task has their key.
+select i.id
+  from duly_item i
+ where i.{id_given}
+   and (i.state = 'waiting'
+        and exists (select 1 from duly_item t
+                     where t.task = :task and t.key = i.key and t.key is not null and t.state in ('waiting', 'running'))
+        or i.version is not null
+           and exists (select 1 from duly_item t where t.task = :task and t.key = i.key and t.version is not null))
+
+-- name: retask_items
+-- Gives these items another task, and another queue where one is given.
+update duly_item
+   set task = :new, queue = coalesce(n.value ->> 'queue', queue), updated_at = :now
+  from json_each(:rows) n
+ where duly_item.id = n.value ->> 'id' and task = :task and state in ('waiting', 'failed') and {given owner}
+returning id

@@ -68,3 +68,11 @@ select {schedule}
 select id
   from duly_item
  where id in (select last_item from duly_schedule where id in (select value from json_each(:ids))) and {in_review}
+
+-- name: retask_schedules
+-- Gives these schedules another task, and another queue where one is given.
+update duly_schedule
+   set task = :new, queue = coalesce(n.value ->> 'queue', queue)
+  from json_each(:rows) n
+ where duly_schedule.id = n.value ->> 'id' and task = :task and {given owner}
+returning id

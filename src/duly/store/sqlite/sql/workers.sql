@@ -35,3 +35,24 @@ select worker, running, id, task, key, started_at
           join duly_item i on i.id = e.value and i.fence = l.fence and i.state = 'running') r
  where place <= :most
  order by worker, place
+
+-- name: served_tasks
+-- The tasks that workers have reported: when one with it reported last, and one of those that did not sign off; and
+-- since when there has been a worker that reported since then.
+select t.value as task, max(w.seen_at) as seen_at, max(case when w.left_at is null then w.seen_at end) as alive_at,
+       (select min(started_at) from duly_worker where left_at is null and seen_at >= :alive) as began_at
+  from duly_worker w
+  join json_each(w.tasks) t
+ group by t.value
+
+-- name: waiting_in_lines
+-- Of each task, how many items wait in these lines, counted up to a bound, and when the first of them was put.
+select task, count(*) as items, min(created_at) as put_at
+  from (select i.task, i.created_at
+          from json_each(:groups) g
+          join duly_item i on i.queue = json_extract(g.value, '$.queue') and i.lane = json_extract(g.value, '$.lane')
+                          and i.rank = json_extract(g.value, '$.rank') and i.task = json_extract(g.value, '$.task')
+                          and coalesce(i.owner, '') = json_extract(g.value, '$.owner')
+         where i.state = 'waiting'
+         limit :most) w
+ group by task
