@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from duly import Attempt, Backoff, Daily, Duly, Limit, Placed, Slots
+from duly.facade.jobs import RunningJob
 
 app = Duly("sqlite:///typed.db", concurrency=20, log_level="DEBUG", inbox="drop")
 
@@ -89,6 +90,10 @@ app.schedules.create(remind, Daily("09:00"), {"phone": "+385"}, key="ana", zone=
 app.schedules.create_many("remind", "daily 09:00", [{"key": "bob", "args": {"phone": "+386"}, "zone": "UTC"}])
 
 
+assert_type([row.result for row in app.find_job(key="march", task=look_up).results()], list[Price | None])
+assert_type(app.find_job(7), RunningJob[Any])
+
+
 def rows() -> Iterator[dict[str, str]]:
     yield {"phone": "+385"}
 
@@ -99,3 +104,17 @@ async def from_async_code() -> None:
     assert_type(await aexport.put(1).await_(), list[int])
     await remind.aput_many(rows())
     assert_type((await app.job(remind, rows()).await_()).total, int)
+    assert_type(await app.acancel(1, 2, reason="enough"), list[int])
+    assert_type(await app.aretry(1, delay=60), list[int])
+    assert_type((await app.aput("remind", phone="+385")).id, int)
+    assert_type((await app.aretask("remnd", "remind", skip=True)).items, int)
+    assert_type((await app.read.aitem(1)).task, str)
+    assert_type((await app.schedules.afind("remind", key="ana")).id, int)
+    assert_type([item.id async for item in app.read.apages(task="remind")], list[int])
+    found = await app.ajob(look_up, [{"sku": "a"}], then=report)
+    assert_type(found, RunningJob[Price])
+    assert_type([row.result async for row in found.aresults("DONE")], list[Price | None])
+    assert_type(await app.afind_job(key="march", task=remind), RunningJob[str])
+    assert_type(await app.ajob("remind", rows()), RunningJob[Any])
+    assert_type((await found.acounts()).done, int)
+    await found.acancel("enough")

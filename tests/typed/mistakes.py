@@ -74,3 +74,15 @@ Duly(concurency=20)  # MISTAKE a wrong setting
 Duly(concurrency="20")  # MISTAKE a wrong type of a setting
 Duly(log_level=10)  # MISTAKE another one
 Duly(listen=timedelta(seconds=1))  # MISTAKE and another
+
+
+async def from_async_code() -> None:
+    await app.acancel("1")  # MISTAKE text for the id of an item
+    await app.aretry(1, dely=60)  # MISTAKE a wrong option
+    await app.ajob(look_up, 3)  # MISTAKE a number for rows
+    await app.read.aitem()  # MISTAKE a missing id
+    async for row in app.find_job(1, task=look_up).aresults("WELL"):  # MISTAKE a status that there is not
+        print(row)
+    for _missing in app.find_job(1).aresults():  # MISTAKE an async stream in a plain loop
+        ...
+    await app.afind_job(key="march", task=3)  # MISTAKE a number for a task

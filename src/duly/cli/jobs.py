@@ -304,7 +304,8 @@ def _print_job(session: Session, job: JobRow) -> None:
         "skipped": job.skipped_items,
     }  # fmt: skip
     ended = ", ".join(f"{count} {name}" for name, count in parts.items() if count) or "none ended yet"
-    lines = [f"job {job.id}: {job.queue_state}, {job.total_items} rows, {ended}"]
+    state = f"{job.queue_state}, cancelled" if job.cancelled else job.queue_state
+    lines = [f"job {job.id}: {state}, {job.total_items} rows, {ended}"]
     if job.duplicate_items:
         lines.append(f"{job.duplicate_items} rows are duplicates of earlier ones")
     if job.last_error:

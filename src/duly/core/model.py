@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, ValidationError, convert
+from msgspec.json import decode
 from msgspec.structs import force_setattr
 
 from duly.core.errors import DulyError, WrongState
@@ -156,6 +157,11 @@ class Job(NewJob, frozen=True, gc=False):
     created_at: datetime
     changed_at: datetime
     finished_at: datetime | None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether someone cancelled it, and no row of it was tried anew after its end."""
+        return b'"cancelled"' in self.options and bool(decode(self.options).get("cancelled"))
 
     @property
     def ended(self) -> int:

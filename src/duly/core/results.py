@@ -6,13 +6,16 @@ Like `shown`, this is the only list of these fields: the service writes them, an
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from duly.core.model import Status
 from duly.core.shown import Alert, ClockNote, JobRow, QueueDepth, ReviewTotals, Scope, WorkerLife
 from duly.core.wire import Doc
+
+R_co = TypeVar("R_co", covariant=True)
 
 LISTED = 100  # files of each kind that a scan lists one by one
 
@@ -298,6 +301,16 @@ class UnservedTask(Struct, frozen=True):
     since: Annotated[datetime, Doc("Since when nobody has run it.")]
     seen_at: Annotated[datetime | None, Doc("The last report of a worker that had it; null: none in the last day.")]
     near: Annotated[str | None, Doc("The task of a running worker with the most similar name; null: none is similar.")]
+
+
+class JobResult(Struct, Generic[R_co], frozen=True):
+    """A row of a job with its result. `R_co` is what its handler returns."""
+
+    number: int  # from 1, in the order in which the rows were given
+    status: Status
+    args: dict[str, Any]
+    result: R_co | None  # None: it has none, or has not ended
+    error: str | None  # why it failed, was skipped or found nothing
 
 
 class NotMoved(Struct, frozen=True):

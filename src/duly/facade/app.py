@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from duly.config import check_names, load, section
+from duly.core.aforms import in_thread
 from duly.core.clock import Clock
 from duly.core.errors import ConfigError, InputError
 from duly.core.model import NewItem, Placed
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from duly.client import Client
     from duly.engine.worker import Worker
 
+R = TypeVar("R")
 S = TypeVar("S", bound=Section)
 
 
@@ -119,6 +121,28 @@ class Duly:
         """Put an item by the name of its task; with options: `app.task_named("remind").options(delay=60).put(…)`."""
         return self.task_named(task).put(*args, **kwargs)
 
+    @overload
+    def job(
+        self,
+        task: Puttable[..., R],
+        rows: Iterable[ItemRow],
+        *,
+        then: Puttable[..., Any] | NewItem | str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> RunningJob[R]: ...
+
+    @overload
+    def job(
+        self,
+        task: str,
+        rows: Iterable[ItemRow],
+        *,
+        then: Puttable[..., Any] | NewItem | str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> RunningJob[Any]: ...
+
     def job(
         self,
         task: Puttable[..., Any] | str,
@@ -127,12 +151,13 @@ class Duly:
         then: Puttable[..., Any] | NewItem | str | None = None,
         key: str | None = None,
         owner: str | None = None,
-    ) -> RunningJob:
+    ) -> RunningJob[Any]:
         """Put one item of a task for each of these rows, as a whole that is counted, waited for, paused and cancelled.
 
         Rows are what `put_many` takes. `then` is put in the transaction that ends the last row: a task, its name, or an
-        item from `task.new`. An argument of its handler that is called `job` is given the counts. With a `key` it is
-        one job however often this is called: rows that it has already are skipped, so an interrupted call can be
+        item from `task.new`. An argument of its handler that is called `job` is given the counts. One that is called
+        `cancelled` is given whether the job was cancelled; without it, the handler is not called then. With a `key` it
+        is one job however often this is called: rows that it has already are skipped, so an interrupted call can be
         repeated.
         """
         chosen = self.task_named(task) if isinstance(task, str) else task
@@ -141,7 +166,8 @@ class Duly:
         if isinstance(then, str):
             then = self.task_named(then)
         if isinstance(then, Puttable):
-            then = then.new(job={}) if then.task.takes("job") else then.new()
+            told: dict[str, Any] = {"job": {}} if then.task.takes("job") else {}
+            then = then.new(**told, **({"cancelled": False} if then.task.has("cancelled") else {}))
         if then is not None and not isinstance(then, NewItem):
             raise InputError("then", f"must be a task, its name, or an item from task.new, got {type(then).__name__}")
         jobs = self.internals.verbs.jobs
@@ -154,6 +180,37 @@ class Duly:
                     jobs.remove(LOCAL, job.id)
                 raise
         return RunningJob(self.internals, job.id)
+
+    @overload
+    def find_job(
+        self, job_id: int | None = None, *, task: Puttable[..., R], key: str | None = None, owner: str | None = None
+    ) -> RunningJob[R]: ...
+
+    @overload
+    def find_job(
+        self, job_id: int | None = None, *, task: str | None = None, key: str | None = None, owner: str | None = None
+    ) -> RunningJob[Any]: ...
+
+    def find_job(
+        self,
+        job_id: int | None = None,
+        *,
+        task: Puttable[..., Any] | str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> RunningJob[Any]:
+        """The job with this id, or with this key; DoesNotExist if there is none. It makes nothing.
+
+        A `task` is needed where jobs of several tasks have the key, and the `owner` where the job has one.
+        """
+        if (job_id is None) == (key is None):
+            raise InputError("key", "give the id of a job, or its key")
+        if key is not None:
+            name = task.task.name if isinstance(task, Puttable) else task
+            tasks = None if name is None else [name]
+            job_id = self.internals.verbs.jobs.find(LOCAL, key, tasks=tasks, owner=owner).id
+        assert job_id is not None
+        return RunningJob(self.internals, self.internals.verbs.jobs.get(LOCAL, job_id).id)
 
     def job_type(self, name: str, task: Task[..., Any], fields: Fields | None = None, *, images: bool = False) -> None:
         """Have files that are sent as jobs of this type worked off by this task, one item for each row.
@@ -233,6 +290,29 @@ class Duly:
         """
         return self.client.retask(old, new, skip=skip)
 
+    # -- the same for async callers
+
+    async def aput(self, task: str, /, *args: Any, **kwargs: Any) -> Placed[Any]:
+        """`put` for async callers."""
+        return await self.task_named(task).aput(*args, **kwargs)
+
+    async def await_(self, item_id: int, timeout: float | None = None) -> Any:
+        """`wait` for async callers."""
+        await asyncio.to_thread(_items(self).find, LOCAL, item_id)
+        return await self.internals.endings.aended(item_id, timeout, is_put=True)
+
+    ajob = in_thread(job)
+    afind_job = in_thread(find_job)
+    acancel = in_thread(cancel)
+    adiscard = in_thread(discard)
+    apause = in_thread(pause)
+    aresume = in_thread(resume)
+    aset_limit = in_thread(set_limit)
+    aretry = in_thread(retry)
+    aagain = in_thread(again)
+    aedit = in_thread(edit)
+    aretask = in_thread(retask)
+
     # -- the database
 
     def migrate(self, tell: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -242,6 +322,9 @@ class Duly:
     def check(self) -> None:
         """Raise when the database does not answer or is not migrated."""
         check(self.internals.store, self.internals.app_migrations)
+
+    amigrate = in_thread(migrate)
+    acheck = in_thread(check)
 
     # -- out
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Generic
 
-from duly.core.model import Job
-from duly.core.results import Kickoff
+from duly.core.aforms import in_thread, streamed
+from duly.core.errors import InputError
+from duly.core.model import Job, Status
+from duly.core.results import JobResult, Kickoff, R_co
 from duly.facade.internals import Internals
 from duly.tasks.checks import checked_timeout
 from duly.verbs import LOCAL
+from duly.verbs.job_rows import STATUSES
 
 # Seconds after which a waiting call looks in any case.
 LONGEST = 1.0
+# Rows with an error of an earlier try, which is over.
+HAVE_NO_ERROR: tuple[Status, ...] = ("DONE", "PENDING", "PROCESSING")
 
 
-class RunningJob:
+class RunningJob(Generic[R_co]):
+    """A job of this app. `R_co` is what the handler of its rows returns."""
+
     def __init__(self, internals: Internals, job_id: int) -> None:
         self._internals = internals
         self._jobs = internals.verbs.jobs
@@ -26,6 +35,23 @@ class RunningJob:
     def counts(self) -> Job:
         """How many rows there are, and how many of them have ended how."""
         return self._jobs.get(LOCAL, self.id)
+
+    def results(self, *statuses: Status) -> Iterator[JobResult[R_co]]:
+        """Its rows with their results, in their order, read a page at a time; only those with these statuses, if any.
+
+        A row that has not ended is PENDING or PROCESSING and has no result: call `wait` before.
+        """
+        if unknown := sorted(set(statuses) - set(STATUSES)):
+            raise InputError("statuses", f"must be some of {', '.join(STATUSES)}, got {unknown[0]!r:.80}")
+        return self._results(self.counts().task, statuses or STATUSES)
+
+    def _results(self, name: str, statuses: Sequence[Status]) -> Iterator[JobResult[R_co]]:
+        task = self._internals.tasks.get(name)
+        for row in self._internals.verbs.job_rows.each(LOCAL, self.id):
+            if row.status in statuses:
+                result = row.result if task is None else task.read_result(row.result)
+                error = None if row.status in HAVE_NO_ERROR else row.last_error
+                yield JobResult(row.row_no, row.status, row.args, result, error)
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait until all rows have ended; TimeoutError when that takes longer."""
@@ -42,7 +68,7 @@ class RunningJob:
         """`wait` for async callers."""
         give_up = _deadline(timeout)
         with self._endings.achanges() as changed:
-            while not (job := await asyncio.to_thread(self.counts)).is_over:
+            while not (job := await self.acounts()).is_over:
                 if time.monotonic() >= give_up:
                     raise self._too_late(job)
                 with suppress(TimeoutError):
@@ -76,6 +102,15 @@ class RunningJob:
     def remove(self) -> None:
         """Forget it with its rows and its file; a worker does that."""
         self._jobs.remove(LOCAL, self.id)
+
+    acounts = in_thread(counts)
+    aresults = streamed(results)
+    akickoff = in_thread(kickoff)
+    apause = in_thread(pause)
+    aresume = in_thread(resume)
+    acancel = in_thread(cancel)
+    areprocess = in_thread(reprocess)
+    aremove = in_thread(remove)
 
 
 def _deadline(timeout: float | None) -> float:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import Any
 
+from duly.core.aforms import in_thread, streamed
 from duly.core.errors import ConfigError, DoesNotExist, InputError
 from duly.core.model import NewSchedule
 from duly.core.policy.recur import Every
@@ -54,6 +55,24 @@ class Schedules(Timetable):
         """
         with self._verbs.lent(connection) as own:
             return self._verbs.create_many(task, rule, rows, connection=own)
+
+    acreate = in_thread(create)
+    acreate_many = in_thread(create_many)
+    achange = in_thread(change)
+    apause = in_thread(pause)
+    aresume = in_thread(resume)
+    areactivate = in_thread(reactivate)
+    areactivate_all = in_thread(reactivate_all)
+    arun_now = in_thread(run_now)
+    aremove = in_thread(remove)
+    amove = in_thread(move)
+    aget = in_thread(Timetable.get)
+    afind = in_thread(Timetable.find)
+    apage = in_thread(Timetable.page)
+    apages = streamed(Timetable.pages)
+    astory = in_thread(Timetable.story)
+    aoccurrences = in_thread(Timetable.occurrences)
+    aslots = in_thread(Timetable.slots)
 
     def begin(self, begun: Recurring[...]) -> None:
         """Remember a schedule that `every` began: it must be put before a worker starts."""

@@ -125,6 +125,8 @@ class Settling(Puts[C]):
                 then_id = error.item_id
         given = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
         self._run("end_job", given, connection)
+        if job.is_cancelled and not job.is_over:
+            self._run("job_goes_on", {"id": job.id}, connection)
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         """Add rows to a job, all or none, the first of them with this number.
@@ -214,13 +216,16 @@ def tally(changes: Iterable[Change]) -> tuple[dict[int, Counter[str]], datetime 
 def sequel(job: Job) -> NewItem | None:
     """What is put now that the last row of this job has ended; None when there is nothing, or it was put before.
 
-    An argument called `job` receives how many rows ended in which way.
+    An argument called `job` receives how many rows ended in which way. One called `cancelled` receives whether the job
+    was cancelled; after that, an item without it is not put.
     """
     if job.then_item is None or job.then_id is not None:
         return None
     item = decode(job.then_item, type=NewItem)
     args = decode(item.args)
-    if "job" not in args:
-        return item
+    if job.is_cancelled and "cancelled" not in args:
+        return None
     counts = {name: getattr(job, name) for name in ("id", "total", *COUNTERS.values())}
-    return replace(item, args=encode({**args, "job": counts}))
+    facts = {"job": counts, "cancelled": job.is_cancelled}
+    known = {name: fact for name, fact in facts.items() if name in args}
+    return replace(item, args=encode({**args, **known})) if known else item

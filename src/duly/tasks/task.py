@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from duly.core import codec
 from duly.core.decide import Rules
-from duly.core.errors import InputError
+from duly.core.errors import DulyError, InputError
 from duly.core.filters import check_names, option_of
 from duly.core.model import NewItem, Placed
 from duly.core.policy.limits import Limit
@@ -134,6 +134,15 @@ class Task(Puttable[P, R]):
         """The same, whose result is read by the handler's return annotation."""
         return placed if self._returns is None else placed.read_by(self._returns)
 
+    def read_result(self, result: Any) -> R:
+        """A result as JSON has it, read by the handler's return annotation; a row without a result has None."""
+        try:
+            is_read = self._returns is None or result is None
+            read: R = result if is_read else msgspec.convert(result, self._returns, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise DulyError(f"a result of {self.name} is not what its handler returns: {error}") from None
+        return read
+
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """The arguments, checked, as JSON text."""
         try:
@@ -156,6 +165,10 @@ class Task(Puttable[P, R]):
     def takes(self, name: str) -> bool:
         """Whether its handler has an argument of this name."""
         return self.is_open_ended or name in self.shape.__struct_fields__
+
+    def has(self, name: str) -> bool:
+        """Whether its handler lists an argument of this name."""
+        return name in self.shape.__struct_fields__
 
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue. Under a limit `by` an argument, each value has a queue of its own, and so waits for no other."""

@@ -174,6 +174,18 @@ class Jobs(VerbGroup):
         given = {"id": checked_id(job_id, "job_id"), "owner": who.reach}
         return self._read.found(f"job {job_id}", Job, "job", given, connection)
 
+    def find(self, who: Principal, key: str, *, tasks: Sequence[str] | None = None, owner: str | None = None) -> Job:
+        """The job that has this key, of one of these tasks; of the tasks that are registered here, if none is named."""
+        names = sorted(self._context.tasks()) if tasks is None else list(tasks)
+        given = {"key": checked_key(key), "tasks": codec.text(names), "owner": who.among(owner)}
+        jobs = self._read.all(Job, "jobs_under_key", given)
+        if not jobs:
+            raise DoesNotExist(f"there is no job with the key {key!r}")
+        if len(jobs) > 1:
+            several = ", ".join(sorted(job.task for job in jobs))
+            raise InputError("task", f"must be given: jobs of several tasks have the key {key!r}: {several}")
+        return jobs[0]
+
     def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
         """The job with its progress."""
         return self._shown([self.get(who, job_id, connection)], connection)[0]
@@ -250,6 +262,7 @@ class Jobs(VerbGroup):
         if job.finished_at is not None:
             raise WrongState(f"job {job_id} is over")
         with self._changing(who, job, "job.cancelled", {"reason": reason}, connection) as own:
+            self._store.write("job_is_cancelled", {"id": job_id}, own)  # first, because sealing may end it
             self._store.seal_job(job_id, self._now(), own)
             self._order("cancel", job, own, is_paused=True, reason=reason)
         return self.show(who, job_id, connection)
@@ -412,7 +425,7 @@ def _shown(job: Job, is_open: bool, is_at_work: bool, name: str | None, speed: f
         user_id=job.owner, ip_address=job.ip_address, file_id=job.file_id, created_at=job.created_at,
         finished_at=job.finished_at, name=name, per_minute=None if speed is None else round(60 * speed, 1),
         forecast_at=now + timedelta(seconds=(job.total - job.ended) / speed) if is_known and speed else None,
-        paused=job.finished_at is None and not is_open,
+        paused=job.finished_at is None and not is_open, cancelled=job.is_cancelled,
     )  # fmt: skip
 
 

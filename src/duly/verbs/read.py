@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from duly.core import codec, shown
+from duly.core.aforms import in_thread, streamed
 from duly.core.clock import Clock
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.filters import LAST_ID, checked_id, checked_ids, is_id
@@ -108,7 +109,7 @@ class Read:
             return self.all(shown.Row, "failed_page", given, connection)
         return self.all(shown.Row, "page", {**given, "state": state}, connection)
 
-    def pages(self, **filters: Any) -> Iterator[shown.Row]:
+    def pages(self, /, **filters: Any) -> Iterator[shown.Row]:
         """All items that match, newest first, a page at a time."""
         before: int | None = None
         while rows := self.page(**filters, before=before, most=PAGE_MOST):
@@ -237,6 +238,23 @@ class Read:
         """Seconds since the last report of any worker; None when there never was one."""
         seen_at = self.seen_at()
         return None if seen_at is None else max((self._clock.now() - seen_at).total_seconds(), 0.0)
+
+    aitem = in_thread(item)
+    astory = in_thread(story)
+    apage = in_thread(page)
+    apages = streamed(pages)
+    arows = in_thread(rows)
+    arow = in_thread(row)
+    apending = in_thread(pending)
+    adepths = in_thread(depths)
+    aqueues = in_thread(queues)
+    alate = in_thread(late)
+    astuck = in_thread(stuck)
+    aalerts = in_thread(alerts)
+    alimits = in_thread(limits)
+    alimit = in_thread(limit)
+    aworkers = in_thread(workers)
+    asilence = in_thread(silence)
 
     def signs(self) -> shown.Signs:
         alerts = [row[0] for row in self._store.read("alerts", {})]

@@ -94,7 +94,7 @@ class Timetable(VerbGroup):
         given = {**UNFILTERED, **filters, "owner": owner, "after": after, "most": max(1, min(most, PORTION))}
         return self._read.all(Schedule, "schedules", given)
 
-    def pages(self, **filters: Any) -> Iterator[Schedule]:
+    def pages(self, /, **filters: Any) -> Iterator[Schedule]:
         """All schedules that fit, read page by page."""
         after = 0
         while rows := self.page(**filters, after=after, most=PORTION):

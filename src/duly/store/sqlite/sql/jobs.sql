@@ -98,3 +98,10 @@ select w.id, count(*) as rows, min(w.changed_at) as oldest
 
 -- name: file_names
 select id, name from duly_file where id in (select value from json_each(:ids))
+
+-- name: job_is_cancelled
+update duly_job set options = json_set(options, '$.cancelled', json('true')) where id = :id
+
+-- name: job_goes_on
+-- A row of a job that was cancelled is tried anew.
+update duly_job set options = json_remove(options, '$.cancelled') where id = :id
