@@ -90,7 +90,7 @@ app.schedules.create(remind, Daily("09:00"), {"phone": "+385"}, key="ana", zone=
 app.schedules.create_many("remind", "daily 09:00", [{"key": "bob", "args": {"phone": "+386"}, "zone": "UTC"}])
 
 
-assert_type([row.result for row in app.find_job(key="march", task=look_up).results()], list[Price | None])
+assert_type([row.result for row in app.find_job(key="march", task=look_up).results()], list[Price])
 assert_type(app.find_job(7), RunningJob[Any])
 
 
@@ -113,7 +113,7 @@ async def from_async_code() -> None:
     assert_type([item.id async for item in app.read.apages(task="remind")], list[int])
     found = await app.ajob(look_up, [{"sku": "a"}], then=report)
     assert_type(found, RunningJob[Price])
-    assert_type([row.result async for row in found.aresults("DONE")], list[Price | None])
+    assert_type([row.result async for row in found.aresults("DONE")], list[Price])
     assert_type(await app.afind_job(key="march", task=remind), RunningJob[str])
     assert_type(await app.ajob("remind", rows()), RunningJob[Any])
     assert_type((await found.acounts()).done, int)

@@ -309,7 +309,7 @@ class JobResult(Struct, Generic[R_co], frozen=True):
     number: int  # from 1, in the order in which the rows were given
     status: Status
     args: dict[str, Any]
-    result: R_co | None  # None: it has none, or has not ended
+    result: R_co  # None, which the type does not say, if it has none or has not ended
     error: str | None  # why it failed, was skipped or found nothing
 
 

@@ -114,7 +114,7 @@ select e.value::bigint as id, w.rows, w.oldest
 select id, name from duly_file where id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
 
 -- name: job_is_cancelled
-update duly_job set options = (options::jsonb || '{"cancelled": true}')::json where id = :id
+update duly_job set options = (options::jsonb || jsonb_build_object('cancelled', true))::json where id = :id
 
 -- name: job_goes_on
 -- A row of a job that was cancelled is tried anew.

@@ -546,7 +546,7 @@ export default function JobScreen({ id }) {
         <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(110px, 1fr))" }}>
           <${Tile}
             label="State"
-            value=${html`<${State} of=${job.queueState} />`}
+            value=${html`<${State} of=${job.queueState} label=${job.cancelled ? "CANCELLED" : null} />`}
             note=${job.isComplete ? "" : "rows are still being read"}
           />
           <${Tile}

@@ -291,7 +291,11 @@ const COLUMNS = [
     isMinor: true,
     cell: (job) => job.jobType && html`<span class="pill">${job.jobType}</span>`,
   },
-  { title: "State", width: "115px", cell: (job) => html`<${State} of=${job.queueState} />` },
+  {
+    title: "State",
+    width: "115px",
+    cell: (job) => html`<${State} of=${job.queueState} label=${job.cancelled ? "CANCELLED" : null} />`,
+  },
   {
     title: "Progress",
     width: "130px",
