@@ -58,6 +58,7 @@ DOORS: dict[str, Doors] = {
     "items.again": Doors("app.again", "POST /api/items/{item_id}/again", "again", "again"),
     "items.act": Doors("app.client.act_on", "POST /api/items/act", "act_on", No("its commands take many ids")),
     "tasks.retask": Doors("app.retask", "POST /api/items/retask", "retask", "items retask"),
+    "tasks.plan": inner("a step of retask, before its transaction"),
     "listing.page": Doors("app.client.items", "GET /api/items", "items", "items"),
     "listing.counts": Doors(
         "app.client.item_counts", "GET /api/items/counts", "item_counts", No("lists on the command line show no counts")

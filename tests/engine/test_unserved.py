@@ -128,6 +128,22 @@ def test_an_item_of_next_month_is_reported_today(fleet: Fleets) -> None:
     assert fleet.names() == ["task:toll"]
 
 
+def test_items_that_have_this_alert_do_not_raise_one_of_late_items_too(fleet: Fleets) -> None:
+    worker = fleet.worker("w1", "ring")
+    worker.tick(fleet.at(-300))
+    fleet.put("toll", 20)
+    fleet.put("toll", 20, queue="shared")
+    for seconds in range(30, 4_000, 30):
+        worker.tick(fleet.at(seconds))
+    every = [alert.name for alert in Read(fleet.store, ManualClock(NOW)).alerts()]
+    assert every == ["task:toll"]
+    fleet.put("ring", 20, queue="shared", due_at=fleet.at(-900))
+    for seconds in (4_030, 4_060):
+        worker.tick(fleet.at(seconds))
+    every = [alert.name for alert in Read(fleet.store, ManualClock(NOW)).alerts()]
+    assert every == ["late_items", "task:toll"]
+
+
 def test_what_is_paused_and_what_is_a_part_of_duly_is_not_reported(fleet: Fleets) -> None:
     worker = fleet.worker("w1", "ring")
     worker.tick(fleet.at(-300))

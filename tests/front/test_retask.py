@@ -237,8 +237,27 @@ def test_more_than_one_portion_is_moved_as_a_whole(app: Duly, before: Duly, monk
     before.tasks["send-mail"].put_many({"to": str(n)} for n in range(10))
     part = app.internals.verbs.tasks.retask(LOCAL, "send-mail", "send_mail", most=4)
     assert (part.items, part.is_more) == (4, True)
+    monkeypatch.setattr(room.Tasks.retask, "__kwdefaults__", {**(room.Tasks.retask.__kwdefaults__ or {}), "most": 2})
     assert app.retask("send-mail", "send_mail").items == 6
     assert app.client.item_counts(task="send_mail").counts["waiting"] == 10
+
+
+def test_with_skip_no_more_is_checked_than_is_moved(app: Duly, before: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "STEP", 3)
+    mail = before.tasks["send-mail"]
+    ids = [mail.put(to=str(n), **({"how": "html"} if n in (0, 8) else {})).id for n in range(9)]
+    plan = app.internals.verbs.tasks.plan(LOCAL, "send-mail", "send_mail", skip=True, most=3)
+    assert (plan.ids, [each.id for each in plan.refused], plan.is_more) == (ids[1:4], ids[:1], True)
+    done = app.retask("send-mail", "send_mail", skip=True)
+    assert (done.items, [each.id for each in done.refused], done.is_more) == (7, [ids[0], ids[8]], False)
+
+
+def test_an_item_that_a_schedule_makes_after_the_check_is_moved_with_it(app: Duly, before: Duly) -> None:
+    made = before.schedules.create("send-mail", Daily("09:00"), {"to": "ana"}, key="mornings")
+    plan = app.internals.verbs.tasks.plan(LOCAL, "send-mail", "send_mail")
+    before.schedules.run_now(made.id)
+    assert app.internals.verbs.tasks.retask(LOCAL, "send-mail", "send_mail", plan=plan).items == 1
+    assert [row.task for row in app.read.page()] == ["send_mail"]
 
 
 @pytest.mark.parametrize(

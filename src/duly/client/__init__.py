@@ -113,10 +113,9 @@ class Client(AbstractContextManager["Client"]):
 
     def retask(self, old: str, new: str, *, skip: bool = False) -> results.Retasked:
         """Give waiting and failed items, schedules and jobs of the task `old` to `new`: all, or those that can be."""
-        body = {"old": old, "new": new, "skip": skip}
-        done = self.http.post(results.Retasked, "/api/items/retask", **body)
-        while done.is_more:
-            done = done.plus(self.http.post(results.Retasked, "/api/items/retask", **body))
+        done = self.http.post(results.Retasked, "/api/items/retask", old=old, new=new, skip=skip)
+        while done.is_more:  # all of it was checked
+            done = done.plus(self.http.post(results.Retasked, "/api/items/retask", old=old, new=new, skip=True))
         return done
 
     def edit(self, item_id: int, **fields: Unpack[filters.ItemEdit]) -> Row:

@@ -24,6 +24,10 @@ class UnservedAlerts:
     def __post_init__(self) -> None:
         self._tasks = UnservedTasks(self.store)
 
+    def explain(self, queue: str) -> bool:
+        """Whether all that waits in this queue waits for a worker with its task: there is an alert about that."""
+        return queue in self._tasks.queues
+
     def look(self, opened: Iterable[str], now: datetime) -> tuple[list[NewAlert], set[str]]:
         """The current alerts, and which of the open ones have cleared."""
         found = self._tasks.find(now)

@@ -62,7 +62,7 @@ class Watch:
         self._sources = SourceAlerts(self._alerts, self.outages)
         reasons = Reasons(self.store, self.holds, self.settings.alert_oldest_seconds)
         self._unserved = UnservedAlerts(self.store)
-        self._late = LateItems(self.store, reasons, self._sources.explain)
+        self._late = LateItems(self.store, reasons, self._explain)
         self.learn = self._sources.learn  # reads the open alerts, and learns from them which sources are down
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
@@ -110,6 +110,10 @@ class Watch:
         if self._late.is_complete:
             self._sources.clear_others()
         self._alerts.clear(self._alerts.send(now) & {"no_tick"} - found)
+
+    def _explain(self, queue: str, oldest: datetime, now: datetime) -> bool:
+        """Whether another alert explains that items of this queue wait."""
+        return self._sources.explain(queue, oldest, now) or self._unserved.explain(queue)
 
     # -- what is late
 

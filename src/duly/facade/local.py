@@ -129,8 +129,8 @@ class Local(AbstractContextManager["Local"]):
 
     def retask(self, old: str, new: str, *, skip: bool = False) -> results.Retasked:
         done = self.verbs.tasks.retask(self.who, old, new, skip=skip)
-        while done.is_more:  # in portions, so that a long one can be interrupted and repeated
-            done = done.plus(self.verbs.tasks.retask(self.who, old, new, skip=skip))
+        while done.is_more:  # in portions, so that a long one can be interrupted and repeated; all of it was checked
+            done = done.plus(self.verbs.tasks.retask(self.who, old, new, skip=True))
         return done
 
     def items(self, *, most: int | None = None, **filter: Any) -> Iterator[shown.Row]:

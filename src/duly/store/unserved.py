@@ -26,6 +26,7 @@ class UnservedTasks:
 
     def __post_init__(self) -> None:
         self.is_complete = True  # whether all that waits was seen, in the last look or by the last walk over the lines
+        self.queues: frozenset[str] = frozenset()  # in which nothing else waits; empty where a look does not show all
         self._place = START
         self._walk: dict[str, WaitingTask] = {}
         self._last_walk: dict[str, WaitingTask] = {}
@@ -44,7 +45,12 @@ class UnservedTasks:
         if sum(row[2] for row in rows) < LOOKED:
             self._place, self._walk, self._last_walk, self.is_complete = START, {}, {}, True
             are_open = self.store.open_queues({row[0] for row in rows})
-            return fleet.unserved(_summed(WaitingTask(*row[1:]) for row in rows if row[0] in are_open).values(), now)
+            looked = _summed(WaitingTask(*row[1:]) for row in rows if row[0] in are_open)
+            unserved = fleet.unserved(looked.values(), now)
+            names = {each.task for each in unserved}
+            self.queues = frozenset(are_open).difference(row[0] for row in rows if row[1] not in names)
+            return unserved
+        self.queues = frozenset()
         heads, place = self.store.survey(self._place, LINES)
         self._walk = _summed([*self._walk.values(), *self._waiting(fleet, heads, now)])
         found = {task: each.at_least(self._last_walk.get(task, each)) for task, each in self._walk.items()}

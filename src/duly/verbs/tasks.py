@@ -7,6 +7,7 @@ their task: the worker that runs them still has it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -34,168 +35,7 @@ MOST = 10_000_000
 Reasons = dict[int, str]
 
 
-class Tasks(VerbGroup):
-    def retask(
-        self, who: Principal, old: str, new: str, *, skip: bool = False, most: int = PORTION, connection: Any = None
-    ) -> Retasked:
-        """Give waiting and failed items, schedules and jobs of the task `old` to the task `new`.
-
-        Everything is checked before anything is changed. If something cannot be moved (`new` does not accept its
-        arguments, or has its key), nothing is, and the error names each with the reason. With `skip`, the rest is
-        moved. At most `most` items are moved in one transaction; `is_more` says that there are more.
-        """
-        move = _Move(self._named("old", old), self._context.task_named(self._named("new", new)), self._known(old), who)
-        if old == new:
-            raise InputError("new", "is the same task")
-        schedules, jobs, before = self._schedules(move), self._jobs(move, "jobs_of_task"), self._sequels(move)
-        ids = self._ids(move)
-        refused = {
-            "schedule": self._refused_schedules(move, schedules), "job": self._refused_jobs(move, jobs, before),
-            "item": self._refused_items(move, ids),
-        }  # fmt: skip
-        listed = [NotMoved(kind, each, reasons[each]) for kind, reasons in refused.items() for each in sorted(reasons)]  # type: ignore[arg-type]
-        if listed and not skip:
-            raise _refusal(listed, new)
-        allowed = ids
-        try:
-            with self._context.joining(connection) as own:
-                moved = self._move_schedules(move, _but(schedules, refused["schedule"]), own)
-                if moved:  # their last items may have come meanwhile
-                    fresh = sorted(set(self._ids(move, own)).difference(ids))
-                    refused["item"] |= self._refused_items(move, fresh, own)
-                    allowed += fresh
-                allowed = [item_id for item_id in allowed if item_id not in refused["item"]]
-                items = self._move_items(move, allowed[:most], own)
-                counted = self._move_jobs(move, _but(jobs, refused["job"]), _but(before, refused["job"]), own)
-                about = {"to": new, "items": items, "schedules": moved, "jobs": counted}
-                if items or moved or counted:
-                    self._audit.note(who, "task.retasked", f"task:{old}", about, own)
-        except ConstraintViolated:
-            raise WrongState(f"an item of {new} with the same key was put meanwhile; try again") from None
-        self._context.depths.forget()
-        return Retasked(
-            items, moved, counted, self._running(move), listed[:LISTED], len(listed), is_more=len(allowed) > most
-        )
-
-    def _named(self, field: str, name: str) -> str:
-        if checked_name(field, name).startswith(OWN):
-            raise InputError(field, f"{name} is a part of duly itself")
-        return name
-
-    def _known(self, name: str) -> Task[..., Any] | None:
-        return self._context.tasks().get(name)
-
-    # -- what there is
-
-    def _ids(self, move: _Move, connection: Any = None) -> list[int]:
-        given = {**move.given, "most": MOST}
-        sections = ("waiting_of_task", "failed_of_task")
-        return sorted(row[0] for each in sections for row in self._store.read(each, given, connection))
-
-    def _running(self, move: _Move) -> int:
-        return int(self._store.read("running_of_task", move.given)[0][0])
-
-    def _schedules(self, move: _Move) -> list[Schedule]:
-        found: list[Schedule] = []
-        given = {**dict.fromkeys(("ring", "slot", "key", "state")), **move.given, "most": STEP}
-        while page := self._rows(Schedule, "schedules", {**given, "after": found[-1].id if found else 0}):
-            found += page
-        return found
-
-    def _jobs(self, move: _Move, section: str) -> list[Job]:
-        return self._rows(Job, section, move.given)
-
-    def _rows(self, kind: type[T], section: str, given: Mapping[str, Any]) -> list[T]:
-        return [kind(*row) for row in self._store.read(section, given)]
-
-    def _sequels(self, move: _Move) -> list[Job]:
-        return self._jobs(move, "jobs_before_task")
-
-    # -- what cannot be moved
-
-    def _refused_items(self, move: _Move, ids: Sequence[int], connection: Any = None) -> Reasons:
-        refused: Reasons = {}
-        for portion in _portions(ids):
-            given = {"ids": codec.text(portion), "task": move.new.name}
-            for row in self._store.read("key_is_taken", given, connection):
-                refused[row[0]] = f"an item of {move.new.name} has its key"
-            for item in self._store.fetch(portion, connection):
-                if reason := move.objection(item.args, item.job_id is not None):
-                    refused[item.id] = reason
-        return refused
-
-    def _refused_schedules(self, move: _Move, schedules: Iterable[Schedule]) -> Reasons:
-        # One that code declares is declared under its new name, or will be: then the old one is not needed.
-        taken = self._taken("schedule_is_taken", move)
-        reasons = {each.id: move.objection(each.args, is_row=False) for each in schedules}
-        kept = {each.id for each in schedules if each.id in taken and not each.is_declared}
-        reasons |= dict.fromkeys(kept, f"a schedule of {move.new.name} has its key")
-        return {each: reason for each, reason in reasons.items() if reason}
-
-    def _refused_jobs(self, move: _Move, jobs: Iterable[Job], before: Iterable[Job]) -> Reasons:
-        taken = self._taken("job_is_taken", move)
-        reasons = {each.id: f"a job of {move.new.name} has its key" for each in jobs if each.id in taken}
-        for job in before:
-            if reason := move.objection(_then(job).args, is_row=False):
-                reasons[job.id] = f"what it puts at its end: {reason}"
-        return reasons
-
-    def _taken(self, section: str, move: _Move) -> set[int]:
-        return {row[0] for row in self._store.read(section, {"task": move.old, "new": move.new.name})}
-
-    # -- the move. Locks are taken in the order in which settling takes them: schedules, items, jobs.
-
-    def _move_schedules(self, move: _Move, schedules: Sequence[Schedule], connection: Any) -> int:
-        taken = self._taken("schedule_is_taken", move)
-        if replaced := [each.id for each in schedules if each.id in taken and each.is_declared]:
-            self._store.revise(
-                replaced, self._now(), len(replaced),
-                lambda found, _: [Revision(each, is_removed=True) for each in found], connection,
-            )  # fmt: skip
-            self._note(move, "schedule", "removed", replaced, connection)
-        rows = [{"id": each.id, "queue": move.queue_of(each.queue, each.args)} for each in schedules]
-        rows = [each for each in rows if each["id"] not in taken]
-        moved = self._written("retask_schedules", move, rows, connection)
-        self._note(move, "schedule", "retasked", moved, connection)
-        return len(moved) + len(replaced)
-
-    def _move_items(self, move: _Move, ids: Sequence[int], connection: Any) -> int:
-        count = 0
-        for portion in _portions(ids):
-            items = self._store.fetch(portion, connection)
-            # A row of a job stays in the queue of its job.
-            rows = [{"id": each.id, "queue": None if each.job_id else move.queue_of(each.queue, each.args)}
-                    for each in items if each.task == move.old]  # fmt: skip
-            moved = self._written("retask_items", move, rows, connection)
-            self._note(move, "item", "retasked", moved, connection)
-            count += len(moved)
-        return count
-
-    def _move_jobs(self, move: _Move, jobs: Sequence[Job], before: Sequence[Job], connection: Any) -> int:
-        moved: set[int] = set()
-        if jobs:
-            given = {"ids": codec.text([each.id for each in jobs]), "task": move.old, "new": move.new.name}
-            moved |= {row[0] for row in self._store.write("retask_jobs", given, connection)}
-        for job in before:
-            then = _then(job)
-            then = replace(then, task=move.new.name, queue=move.queue_of(then.queue, then.args) or then.queue)
-            sequel = {"id": job.id, "then_item": msgspec.json.encode(then).decode()}
-            moved |= {row[0] for row in self._store.write("retask_sequel", sequel, connection)}
-        self._note(move, "job", "retasked", sorted(moved), connection)
-        return len(moved)
-
-    def _written(self, section: str, move: _Move, rows: Sequence[Mapping[str, Any]], connection: Any) -> list[int]:
-        given = {**move.given, "new": move.new.name, "rows": codec.text(rows), "now": self._now()}
-        return [row[0] for row in self._store.write(section, given, connection)] if rows else []
-
-    def _note(self, move: _Move, kind: str, action: str, ids: Sequence[int], connection: Any) -> None:
-        if ids:
-            details = {"from": move.old, "to": move.new.name}
-            subjects = [f"{kind}:{each}" for each in ids]
-            self._audit.note_each(move.who, f"{kind}.{action}", subjects, details, connection)
-
-
-class _Move:
+class Move:
     """From one task, which need not be known here, to another."""
 
     def __init__(self, old: str, new: Task[..., Any], known: Task[..., Any] | None, who: Principal) -> None:
@@ -224,6 +64,201 @@ class _Move:
         else:
             is_own = queue == self.old or queue.startswith(f"{self.old}/")
         return self.new.queue_for(given) if is_own or self._is_split else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What can be moved, and what cannot."""
+
+    move: Move
+    ids: list[int]
+    schedules: list[Schedule]
+    jobs: list[Job]
+    before: list[Job]  # jobs that put an item of the old task at their end
+    refused: list[NotMoved]
+    is_more: bool
+    known: frozenset[int]  # all items that there were, also those that cannot be moved
+
+
+class Tasks(VerbGroup):
+    def retask(
+        self,
+        who: Principal,
+        old: str,
+        new: str,
+        *,
+        skip: bool = False,
+        most: int = PORTION,
+        plan: Plan | None = None,
+        connection: Any = None,
+    ) -> Retasked:
+        """Give waiting and failed items, schedules and jobs of the task `old` to the task `new`.
+
+        Everything is checked before anything is changed. If something cannot be moved (`new` does not accept its
+        arguments, or has its key), nothing is, and the error names each with the reason. With `skip`, the rest is
+        moved. At most `most` items are moved in one transaction; `is_more` says that there are more. What follows can
+        be moved with `skip`, which checks no more than it moves. With a `connection`, pass the `plan` that was made
+        before its transaction began: checking takes a while, and others may wait for that transaction.
+        """
+        plan = plan or self.plan(who, old, new, skip=skip, most=most)
+        move = plan.move
+        try:
+            with self._context.joining(connection) as own:
+                moved = self._move_schedules(move, plan.schedules, own)
+                items = self._move_items(move, [*plan.ids, *self._late(plan, own)] if moved else plan.ids, own)
+                jobs = self._move_jobs(move, plan.jobs, plan.before, own)
+                if items or moved or jobs:
+                    about = {"to": new, "items": items, "schedules": moved, "jobs": jobs}
+                    self._audit.note(who, "task.retasked", f"task:{old}", about, own)
+        except ConstraintViolated:
+            raise WrongState(f"an item of {new} with the same key was put meanwhile; try again") from None
+        self._context.depths.forget()
+        running = int(self._store.read("running_of_task", move.given)[0][0])
+        return Retasked(items, moved, jobs, running, plan.refused[:LISTED], len(plan.refused), plan.is_more)
+
+    def plan(self, who: Principal, old: str, new: str, *, skip: bool = False, most: int = PORTION) -> Plan:
+        """What can be moved. Without `skip`, an error if there is something that cannot."""
+        task = self._context.task_named(self._named("new", new))
+        move = Move(self._named("old", old), task, self._context.tasks().get(old), who)
+        if old == new:
+            raise InputError("new", "is the same task")
+        schedules = self._schedules(move)
+        jobs, before = self._jobs(move, "jobs_of_task"), self._jobs(move, "jobs_before_task")
+        ids = self._ids(move)
+        items, seen = self._refused_items(move, ids, most if skip else MOST)
+        refused = {
+            "schedule": self._refused_schedules(move, schedules), "job": self._refused_jobs(move, jobs, before),
+            "item": items,
+        }  # fmt: skip
+        listed = [NotMoved(kind, each, reasons[each]) for kind, reasons in refused.items() for each in sorted(reasons)]  # type: ignore[arg-type]
+        if listed and not skip:
+            raise _refusal(listed, new)
+        allowed = [item_id for item_id in ids[:seen] if item_id not in items]
+        return Plan(
+            move, allowed[:most], _but(schedules, refused["schedule"]), _but(jobs, refused["job"]),
+            _but(before, refused["job"]), listed, is_more=seen < len(ids) or len(allowed) > most, known=frozenset(ids),
+        )  # fmt: skip
+
+    def _named(self, field: str, name: str) -> str:
+        if checked_name(field, name).startswith(OWN):
+            raise InputError(field, f"{name} is a part of duly itself")
+        return name
+
+    # -- what there is
+
+    def _ids(self, move: Move, connection: Any = None) -> list[int]:
+        given = {**move.given, "most": MOST}
+        sections = ("waiting_of_task", "failed_of_task")
+        return sorted(row[0] for each in sections for row in self._store.read(each, given, connection))
+
+    def _late(self, plan: Plan, connection: Any) -> list[int]:
+        """Items that schedules have made since the plan."""
+        fresh = [each for each in self._ids(plan.move, connection) if each not in plan.known]
+        refused, _ = self._refused_items(plan.move, fresh, MOST, connection)
+        return [each for each in fresh if each not in refused]
+
+    def _schedules(self, move: Move) -> list[Schedule]:
+        found: list[Schedule] = []
+        given = {**dict.fromkeys(("ring", "slot", "key", "state")), **move.given, "most": STEP}
+        while page := self._rows(Schedule, "schedules", {**given, "after": found[-1].id if found else 0}):
+            found += page
+        return found
+
+    def _jobs(self, move: Move, section: str) -> list[Job]:
+        return self._rows(Job, section, move.given)
+
+    def _rows(self, kind: type[T], section: str, given: Mapping[str, Any]) -> list[T]:
+        return [kind(*row) for row in self._store.read(section, given)]
+
+    # -- what cannot be moved
+
+    def _refused_items(
+        self, move: Move, ids: Sequence[int], enough: int, connection: Any = None
+    ) -> tuple[Reasons, int]:
+        """Those of these items that cannot be moved. It stops after `enough` that can; returns how many were seen."""
+        refused: Reasons = {}
+        seen = 0
+        for portion in _portions(ids):
+            given = {"ids": codec.text(portion), "task": move.new.name}
+            for row in self._store.read("key_is_taken", given, connection):
+                refused[row[0]] = f"an item of {move.new.name} has its key"
+            for item in self._store.fetch(portion, connection):
+                if reason := move.objection(item.args, item.job_id is not None):
+                    refused[item.id] = reason
+            seen += len(portion)
+            if seen - len(refused) >= enough:
+                break
+        return refused, seen
+
+    def _refused_schedules(self, move: Move, schedules: Iterable[Schedule]) -> Reasons:
+        # One that code declares is declared under its new name, or will be: then the old one is not needed.
+        taken = self._taken("schedule_is_taken", move)
+        reasons = {each.id: move.objection(each.args, is_row=False) for each in schedules}
+        kept = {each.id for each in schedules if each.id in taken and not each.is_declared}
+        reasons |= dict.fromkeys(kept, f"a schedule of {move.new.name} has its key")
+        return {each: reason for each, reason in reasons.items() if reason}
+
+    def _refused_jobs(self, move: Move, jobs: Iterable[Job], before: Iterable[Job]) -> Reasons:
+        taken = self._taken("job_is_taken", move)
+        reasons = {each.id: f"a job of {move.new.name} has its key" for each in jobs if each.id in taken}
+        for job in before:
+            if reason := move.objection(_then(job).args, is_row=False):
+                reasons[job.id] = f"what it puts at its end: {reason}"
+        return reasons
+
+    def _taken(self, section: str, move: Move) -> set[int]:
+        return {row[0] for row in self._store.read(section, {"task": move.old, "new": move.new.name})}
+
+    # -- the move. Locks are taken in the order in which settling takes them: schedules, items, jobs.
+
+    def _move_schedules(self, move: Move, schedules: Sequence[Schedule], connection: Any) -> int:
+        taken = self._taken("schedule_is_taken", move)
+        if replaced := [each.id for each in schedules if each.id in taken and each.is_declared]:
+            self._store.revise(
+                replaced, self._now(), len(replaced),
+                lambda found, _: [Revision(each, is_removed=True) for each in found], connection,
+            )  # fmt: skip
+            self._note(move, "schedule", "removed", replaced, connection)
+        rows = [{"id": each.id, "queue": move.queue_of(each.queue, each.args)} for each in schedules]
+        rows = [each for each in rows if each["id"] not in taken]
+        moved = self._written("retask_schedules", move, rows, connection)
+        self._note(move, "schedule", "retasked", moved, connection)
+        return len(moved) + len(replaced)
+
+    def _move_items(self, move: Move, ids: Sequence[int], connection: Any) -> int:
+        count = 0
+        for portion in _portions(ids):
+            items = self._store.fetch(portion, connection)
+            # A row of a job stays in the queue of its job.
+            rows = [{"id": each.id, "queue": None if each.job_id else move.queue_of(each.queue, each.args)}
+                    for each in items if each.task == move.old]  # fmt: skip
+            moved = self._written("retask_items", move, rows, connection)
+            self._note(move, "item", "retasked", moved, connection)
+            count += len(moved)
+        return count
+
+    def _move_jobs(self, move: Move, jobs: Sequence[Job], before: Sequence[Job], connection: Any) -> int:
+        moved: set[int] = set()
+        if jobs:
+            given = {"ids": codec.text([each.id for each in jobs]), "task": move.old, "new": move.new.name}
+            moved |= {row[0] for row in self._store.write("retask_jobs", given, connection)}
+        for job in before:
+            then = _then(job)
+            then = replace(then, task=move.new.name, queue=move.queue_of(then.queue, then.args) or then.queue)
+            sequel = {"id": job.id, "then_item": msgspec.json.encode(then).decode()}
+            moved |= {row[0] for row in self._store.write("retask_sequel", sequel, connection)}
+        self._note(move, "job", "retasked", sorted(moved), connection)
+        return len(moved)
+
+    def _written(self, section: str, move: Move, rows: Sequence[Mapping[str, Any]], connection: Any) -> list[int]:
+        given = {**move.given, "new": move.new.name, "rows": codec.text(rows), "now": self._now()}
+        return [row[0] for row in self._store.write(section, given, connection)] if rows else []
+
+    def _note(self, move: Move, kind: str, action: str, ids: Sequence[int], connection: Any) -> None:
+        if ids:
+            details = {"from": move.old, "to": move.new.name}
+            subjects = [f"{kind}:{each}" for each in ids]
+            self._audit.note_each(move.who, f"{kind}.{action}", subjects, details, connection)
 
 
 def _then(job: Job) -> NewItem:

@@ -6,7 +6,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Response
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 from pydantic import Field
@@ -25,7 +25,7 @@ from duly.web.auth import Owner, Reader, Writer
 from duly.web.desk import App, Pages, Verbs, masked, open_task
 from duly.web.problems import Problem
 from duly.web.routes.queues import line_shown
-from duly.web.routing import Router, Transaction
+from duly.web.routing import Once, Router, Transaction
 from duly.web.schemas import (
     BIG,
     Args,
@@ -44,6 +44,7 @@ from duly.web.schemas import (
     Word,
     example,
     in_query,
+    out,
 )
 
 router = Router(prefix="/api/items", tags=["items"])
@@ -176,18 +177,20 @@ def act_on_items(body: ItemsAct, verbs: Verbs, principal: Writer, connection: Tr
     return Changed(verbs.items.retry(principal, *body.ids, at=body.at, delay=body.delay, connection=connection))
 
 
-@router.post("/retask")
-def retask_items(body: RetaskIn, app: App, verbs: Verbs, principal: Writer, connection: Transaction) -> Retasked:
+@router.post("/retask", response_model=out(Retasked))
+def retask_items(body: RetaskIn, app: App, verbs: Verbs, principal: Writer, once: Once) -> Response:
     """Give waiting and failed items, schedules and jobs of a task to another one, because it was renamed or misspelt.
 
     Everything is checked before anything is changed: if the new task does not accept something, the answer is 409 and
-    names each with the reason. With `skip`, the rest is moved. One request moves at most 10,000 items: send it again
-    while `isMore`.
+    names each with the reason. With `skip`, the rest is moved. One request moves at most 10,000 items: send it again,
+    with `skip`, while `isMore`.
     """
     open_task(app, body.new)
     if body.old in app.tasks:
         open_task(app, body.old)
-    return verbs.tasks.retask(principal, body.old, body.new, skip=body.skip, connection=connection)
+    given: dict[str, Any] = {"old": body.old, "new": body.new, "skip": body.skip}
+    plan = verbs.tasks.plan(principal, **given)  # before the transaction, because it may take long
+    return once(body, lambda own: verbs.tasks.retask(principal, **given, plan=plan, connection=own))
 
 
 @router.get("/{item_id}")
