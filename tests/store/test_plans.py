@@ -144,6 +144,7 @@ def gather(url: str, mode: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield "put", store.plans(lambda: store.put([new(key="k", due_at=after(9e6)), new(due_at=after(9e6))]))
         yield "put again", store.plans(lambda: store.put([new(key="k", due_at=after(9e6))]))
         yield "show", store.plans(lambda: store.read("show", {"id": items[0].id}))
+        yield "unserved", store.plans(lambda: store.read("waiting_tasks", {"most": 100}))
         yield from gather_time(store)
     finally:
         store.close()
@@ -188,6 +189,7 @@ BOUNDS = {
     "put": (5, 100),
     "put again": (2, 50),
     "show": (2, 50),
+    "unserved": (150, 1_000),
     "next schedule": (2, 50),
     "recur": (150, 3_000),
     "claim metered": (60, 1_500),

@@ -131,6 +131,23 @@ def test_sqlite_searches_by_index_and_never_scans_the_items(seeded_file: str, na
         assert [line for line in told if "TEMP B-TREE" in line] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("waiting_tasks", "duly_item_soon"),
+        ("waiting_of_task", "duly_item_soon"),
+        ("failed_of_task", "duly_item_review"),
+    ],
+)
+def test_what_waits_or_failed_of_a_task_is_looked_for_among_such_items_only(
+    seeded_file: str, name: str, index: str
+) -> None:
+    with opened(seeded_file) as store, store.transaction() as connection:
+        given = {"task": "ring", "owner": None, "most": 10}
+        told = [row[3] for row in connection.execute(f"explain query plan {sections('sqlite')[name]}", given)]
+    assert [line for line in told if "duly_item" in line and not line.endswith(f"USING INDEX {index}")] == []
+
+
 def test_hundreds_of_thousands_of_other_rows_do_not_slow_a_worker_on_sqlite(seeded_file: str) -> None:
     with opened(seeded_file) as store:
         steps = dict(count_steps(store))

@@ -26,7 +26,7 @@ from duly.verbs.context import Principal, VerbGroup
 T = TypeVar("T")
 
 # Items that are moved in one transaction, so that others may write meanwhile.
-PORTION = 10_000
+PORTION = 5_000
 # Rows that are checked at a time, and refused ones that are named.
 STEP, NAMED, LISTED = 1_000, 20, 100
 # Items of one task, at most.

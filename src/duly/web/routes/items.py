@@ -182,7 +182,7 @@ def retask_items(body: RetaskIn, app: App, verbs: Verbs, principal: Writer, once
     """Give waiting and failed items, schedules and jobs of a task to another one, because it was renamed or misspelt.
 
     Everything is checked before anything is changed: if the new task does not accept something, the answer is 409 and
-    names each with the reason. With `skip`, the rest is moved. One request moves at most 10,000 items: send it again,
+    names each with the reason. With `skip`, the rest is moved. One request moves at most 5,000 items: send it again,
     with `skip`, while `isMore`.
     """
     open_task(app, body.new)
