@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duly import Daily, Duly, GiveUp, InputError, Limit
+from duly import Daily, Duly, GiveUp, InputError, Limit, Slots
 from duly.core.clock import ManualClock
 from duly.core.errors import UnknownTask, WrongState
 from duly.core.model import Done
@@ -173,6 +173,21 @@ def test_a_schedule_whose_key_is_taken_is_refused_and_a_declared_one_gives_way(a
     with pytest.raises(WrongState, match=words):
         app.retask("send-mail", "send_mail")
     assert app.retask("send-mail", "send_mail", skip=True).schedules == 0
+
+
+def test_members_of_even_slots_keep_their_slots_and_the_next_one_gets_the_emptiest(app: Duly, before: Duly) -> None:
+    def create(each: Duly, name: str, key: str, slots: int = 3) -> int | None:
+        return each.schedules.create(name, Slots(slots), {"to": "ana"}, key=key).slot
+
+    given = [create(before, "send-mail", f"k{n}") for n in range(4)]
+    assert app.retask("send-mail", "send_mail").schedules == 4
+    assert [each.slot for each in app.schedules.page()] == given
+    assert {load.slot: load.members for load in app.schedules.slots("send_mail")} == {0: 2, 1: 1, 2: 1}
+    assert [load.members for load in app.schedules.slots("send-mail") if load.members] == []
+    assert create(app, "send_mail", "k4") == 1
+    create(before, "send-mail", "other", 4)
+    with pytest.raises(WrongState, match="all members of send_mail must have the same slots, which are 3"):
+        app.retask("send-mail", "send_mail")
 
 
 def test_a_job_goes_on_under_the_new_name_and_its_counts_stay_exact(app: Duly, before: Duly, world: World) -> None:

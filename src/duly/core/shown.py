@@ -470,7 +470,7 @@ class JobRow(Struct, frozen=True):
     per_minute: float | None  # recent rate of rows that ended; None: unknown, or it is over
     forecast_at: datetime | None  # when the last row ends at this rate; None: unknown, or it is over
     paused: bool
-    cancelled: bool  # by someone; false again when a row of it is tried anew
+    cancelled: bool = False  # by someone; false again when a row of it is tried anew
 
 
 class InputSummary(Struct, frozen=True):

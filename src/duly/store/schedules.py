@@ -52,17 +52,25 @@ class Schedules(Settling[C]):
         seated = [each for each in new if each.ring is None]
         rings = sorted((each for each in new if each.ring is not None), key=_ring)
         for ring, group in groupby(rings, key=_ring):
-            of_ring = {"ring": ring}
-            if not self._lock("lock_ring", of_ring, connection):
-                self._run("open_ring", of_ring, connection)
-                self._lock("lock_ring", of_ring, connection)
+            self._lock_ring(ring, connection)
             members = list(group)
-            seats = SlotAllocator(members[0].slots or 1, dict(self._run("seats", of_ring, connection)))
+            seats = SlotAllocator(members[0].slots or 1, dict(self._run("seats", {"ring": ring}, connection)))
             for each in members:
                 slot = seats.take()
                 rule, next_at = seat(each, slot)
                 seated.append(replace(each, rule=rule, next_at=next_at, slot=slot))
         return seated
+
+    def _lock_ring(self, ring: str, connection: C) -> None:
+        if not self._lock("lock_ring", {"ring": ring}, connection):
+            self._run("open_ring", {"ring": ring}, connection)
+            self._lock("lock_ring", {"ring": ring}, connection)
+
+    def hold(self, ids: Sequence[int], rings: Iterable[str], connection: C) -> None:
+        """Lock these schedules and then these rings until the end of the transaction: nobody changes or joins them."""
+        self._lock("lock_schedules", {"ids": list(ids)}, connection)
+        for ring in sorted(rings):
+            self._lock_ring(ring, connection)
 
     def revise(
         self,

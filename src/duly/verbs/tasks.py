@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from duly.core import codec
 from duly.core.errors import ConstraintViolated, DulyError, InputError, WrongState
 from duly.core.model import Job, NewItem, Revision, Schedule
+from duly.core.policy.recur import Slot
 from duly.core.results import NotMoved, Retasked
 from duly.core.unserved import OWN
 from duly.tasks.checks import checked_name
 from duly.tasks.task import Task
 from duly.verbs.context import Principal, VerbGroup
+from duly.verbs.timetable import slot_of
 
 T = TypeVar("T")
 
@@ -196,6 +198,11 @@ class Tasks(VerbGroup):
         reasons = {each.id: move.objection(each.args, is_row=False) for each in schedules}
         kept = {each.id for each in schedules if each.id in taken and not each.is_declared}
         reasons |= dict.fromkeys(kept, f"a schedule of {move.new.name} has its key")
+        for (rule,) in self._store.read("ring_rule", {"ring": move.new.name}):
+            known = slot_of(rule)
+            text = f"all members of {move.new.name} must have the same slots, which are {known.of}"
+            others = [each for each in schedules if each.ring == move.old]
+            reasons |= {each.id: text for each in others if not _are_alike(known, slot_of(each.rule))}
         return {each: reason for each, reason in reasons.items() if reason}
 
     def _refused_jobs(self, move: Move, jobs: Iterable[Job], before: Iterable[Job]) -> Reasons:
@@ -212,6 +219,9 @@ class Tasks(VerbGroup):
     # -- the move. Locks are taken in the order in which settling takes them: schedules, items, jobs.
 
     def _move_schedules(self, move: Move, schedules: Sequence[Schedule], connection: Any) -> int:
+        rings = {move.old, move.new.name} if any(each.ring == move.old for each in schedules) else ()
+        if schedules:
+            self._store.hold([each.id for each in schedules], rings, connection)
         taken = self._taken("schedule_is_taken", move)
         if replaced := [each.id for each in schedules if each.id in taken and each.is_declared]:
             self._store.revise(
@@ -259,6 +269,10 @@ class Tasks(VerbGroup):
             details = {"from": move.old, "to": move.new.name}
             subjects = [f"{kind}:{each}" for each in ids]
             self._audit.note_each(move.who, f"{kind}.{action}", subjects, details, connection)
+
+
+def _are_alike(one: Slot, other: Slot) -> bool:
+    return (one.of, one.period) == (other.of, other.period)
 
 
 def _then(job: Job) -> NewItem:

@@ -95,9 +95,9 @@ select id
    and {in_review}
 
 -- name: retask_schedules
--- Gives these schedules another task, and another queue where one is given.
+-- Gives these schedules another task, and another queue where one is given. The members of its ring come along.
 update duly_schedule s
-   set task = :new, queue = coalesce(n.queue, s.queue)
+   set task = :new, queue = coalesce(n.queue, s.queue), ring = case when s.ring = :task then :new else s.ring end
   from json_to_recordset(:rows::json) as n(id bigint, queue text)
  where s.id = n.id and s.task = :task and {given owner}
 returning s.id

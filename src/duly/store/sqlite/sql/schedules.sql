@@ -70,9 +70,9 @@ select id
  where id in (select last_item from duly_schedule where id in (select value from json_each(:ids))) and {in_review}
 
 -- name: retask_schedules
--- Gives these schedules another task, and another queue where one is given.
+-- Gives these schedules another task, and another queue where one is given. The members of its ring come along.
 update duly_schedule
-   set task = :new, queue = coalesce(n.value ->> 'queue', queue)
+   set task = :new, queue = coalesce(n.value ->> 'queue', queue), ring = case when ring = :task then :new else ring end
   from json_each(:rows) n
  where duly_schedule.id = n.value ->> 'id' and task = :task and {given owner}
 returning id
