@@ -427,6 +427,14 @@ def test_the_same_fingerprint_is_unchanged_and_nothing_follows() -> None:
     assert change.member == Member(3, 0, NOW, is_success=True, is_unchanged=True, fingerprint="v1")
 
 
+def test_the_value_of_an_earlier_formula_is_unchanged_too_and_the_new_one_is_kept() -> None:
+    seen = Fingerprint("v2", then=FOLLOW, also=["v0", "v1"])
+    change = decide(a_members_item(fingerprint="v1"), seen, NOW, BREAKER)
+    assert (change.outcome, change.then) == ("unchanged", ())
+    assert change.member == Member(3, 0, NOW, is_success=True, is_unchanged=True, fingerprint="v2")
+    assert decide(a_members_item(fingerprint="v3"), seen, NOW, BREAKER).outcome == "done"
+
+
 def test_a_fingerprint_without_a_schedule_is_a_change() -> None:
     change = decide(an_item(), Fingerprint("v1", then=FOLLOW), NOW, BREAKER)
     assert (change.outcome, change.then, change.member) == ("done", FOLLOW, None)

@@ -364,13 +364,13 @@ def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
 
 
 def test_every_outcome_survives_the_pipe_to_a_child() -> None:
-    from duly.core.model import Cancel, Done, Failed, GiveUp, NotFound, Released, Skip, Snooze, Throttled
+    from duly.core.model import Cancel, Done, Failed, Fingerprint, GiveUp, NotFound, Released, Skip, Snooze, Throttled
     from duly.engine.calls import SETTLED
     from duly.engine.processes import from_wire, to_wire
 
     outcomes: list[Any] = [
         Done(), Done(b"1"), Failed("x", ("A", "B")), Snooze(3), Throttled(4), Skip("a"), NotFound("b"), Cancel("c"),
-        GiveUp("d"), Released(), SETTLED,
+        GiveUp("d"), Released(), SETTLED, Fingerprint("v2", result=b"1", keep=b"{}", also=["v1"]),
     ]  # fmt: skip
     assert [from_wire(to_wire(outcome)) for outcome in outcomes] == outcomes
 

@@ -209,7 +209,7 @@ def _succeed(change: Change, item: Item, now: datetime, **seen: Any) -> Change:
 
 
 def _compare(item: Item, seen: Fingerprint, now: datetime) -> Change:
-    is_unchanged = seen.value == item.fingerprint
+    is_unchanged = item.fingerprint in (seen.value, *seen.also)
     change = _finish(item, now, "unchanged" if is_unchanged else "done", seen.result)
     change = replace(change, then=() if is_unchanged else seen.then)
     return _succeed(change, item, now, is_unchanged=is_unchanged, fingerprint=seen.value, keep=seen.keep)

@@ -393,17 +393,27 @@ class Fingerprint(Verdict):
     the item is labelled `unchanged`, and nothing follows.
 
     `result` is kept on the item and `keep` on its schedule. `then` are items from `task.new`, which are put in the
-    same transaction if something changed.
+    same transaction if something changed. `also` are other values that mean the same, such as the one that an earlier
+    formula gives: where the schedule saw one of them, nothing changed either.
     """
 
     __match_args__ = ("value",)
 
-    def __init__(self, value: str, *, result: Any = None, keep: Any = None, then: Sequence[NewItem] = ()) -> None:
-        super().__init__(value, result, keep, tuple(then))
+    def __init__(
+        self,
+        value: str,
+        *,
+        result: Any = None,
+        keep: Any = None,
+        then: Sequence[NewItem] = (),
+        also: Sequence[str] = (),
+    ) -> None:
+        super().__init__(value, result, keep, tuple(then), tuple(also))
         self.value = cut(str(value), 500)
         self.result = result
         self.keep = keep
         self.then = tuple(then)
+        self.also = tuple(cut(str(each), 500) for each in also)
 
 
 class Done(Struct, frozen=True, gc=False):
@@ -551,7 +561,14 @@ class NewSchedule(Struct, frozen=True, gc=False):
     slots: int | None = None  # how many slots the ring has
     is_declared: bool = False
     owner: str | None = None
-    slot: int | None = None  # with a ring it is chosen when the schedule is written: the slot with the fewest members
+    slot: int | None = None  # with a ring and no slot, it gets the one with the fewest members when it is written
+    # What it remembers from another system that had it until now.
+    failures: int = 0
+    fingerprint: str | None = None
+    keep: bytes | None = None
+    last_error: str | None = None
+    last_success_at: datetime | None = None
+    broken_at: datetime | None = None
 
 
 class Schedule(Struct, frozen=True, gc=False):

@@ -152,7 +152,7 @@ class Caller:
             if isinstance(text, GiveUp):
                 return text
             kept[name] = text
-        return Fingerprint(seen.value, **kept, then=seen.then)
+        return Fingerprint(seen.value, **kept, then=seen.then, also=seen.also)
 
     def _kept(self, what: str, value: Any) -> bytes | GiveUp:
         try:

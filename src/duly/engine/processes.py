@@ -65,7 +65,8 @@ Reply = Ready | Report | CallResult
 _replies = msgspec.msgpack.Decoder(Reply)
 _calls = msgspec.msgpack.Decoder(CallRequest)
 _FIELDS: dict[type, tuple[str, ...]] = {
-    Settled: (), model.Done: ("result",), Failed: ("error", "classes"), Fingerprint: ("value", "result", "keep"),
+    Settled: (), model.Done: ("result",), Failed: ("error", "classes"),
+    Fingerprint: ("value", "result", "keep", "also"),
     model.Throttled: ("retry_after", "is_guess"), model.Snooze: ("delay",), Released: (),
     model.Skip: ("reason",), model.NotFound: ("reason",), model.Cancel: ("reason",), model.GiveUp: ("reason",),
 }  # fmt: skip
