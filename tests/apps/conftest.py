@@ -1,4 +1,4 @@
-"""A provider, and an app of reminders in virtual time on either database."""
+"""A provider, and apps of reminders and of a catalog in virtual time on either database."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from duly import Duly
 from duly.apps.reminders import Reminders, reminders_on
 from duly.core.clock import ManualClock
 from duly.testing import World
+from tests.apps.catalog_api import CatalogApi
+from tests.apps.catalog_shop import KEY as SHOP_KEY
+from tests.apps.catalog_shop import START as SHOP_START
+from tests.apps.catalog_shop import Open, Shop
 from tests.outbound.provider import Answer, Provider
 
 START = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
@@ -71,6 +75,27 @@ def office(database_url: str, runner: asyncio.Runner) -> Iterator[Callable[..., 
     yield open_with
     for app in apps:
         app.close()
+
+
+@pytest.fixture
+def shop(database_url: str, runner: asyncio.Runner) -> Iterator[Open]:
+    apps: list[Duly] = []
+    apis: list[CatalogApi] = []
+
+    def open_with(
+        *answers: Answer, start: datetime = SHOP_START, settings: Any = None, on: Any = None, **given: Any
+    ) -> Shop:
+        clock = ManualClock(start)
+        apis.append(CatalogApi(*answers).__enter__())
+        said = {"catalog_base_url": apis[-1].url, "catalog_api_key": SHOP_KEY, "catalog_timeout_seconds": 10.0, **given}
+        apps.append(Duly(database_url, clock=clock, **said))
+        return Shop(apps[-1], clock, apis[-1], runner, settings=settings, on_change=on(apps[-1]) if on else None)
+
+    yield open_with
+    for app in apps:
+        app.close()
+    for api in apis:
+        api.__exit__()
 
 
 def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:

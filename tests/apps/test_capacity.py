@@ -87,6 +87,38 @@ def test_the_seeds_scaling_table() -> None:
     assert (recommend(10_000).windows_per_day, recommend(20_000).windows_per_day) == (6, 12)
 
 
+def test_a_plan_has_the_scaling_table_with_the_changes_in_plain_words() -> None:
+    load = plan(5_000)
+    assert [(each.products, each.per_hour, each.fits) for each in load.growth] == [
+        (1_000, 42, True), (5_000, 208, True), (10_000, 417, False), (20_000, 833, False),
+    ]  # fmt: skip
+    assert [each.changes[:2] for each in load.growth] == [
+        (), (), ("increase the retry limit to 100",),
+        ("add retry windows (every 2 hours)", "increase the retry limit to 150"),
+    ]  # fmt: skip
+    assert load.growth[3].settings == {"catalog_retry_windows": "30 */2 * * *", "catalog_retry_limit": 150}
+    assert load.growth[3].changes[2:] == ("even then, a slot is not done when a retry window opens, 30 minutes later",)
+    assert (load.day_limit, load.most_products, load.usable_products) == (2_880, 28_800, 20_000)
+    assert [each.products for each in plan(7_000).growth] == [1_000, 5_000, 7_000, 10_000, 20_000]
+
+
+@pytest.mark.parametrize("products", [1_000, 5_000, 10_000, 14_400])
+@pytest.mark.parametrize("failure_rate", [0.01, 0.05, 0.1, 0.2])
+def test_the_recommended_changes_make_a_catalog_fit(products: int, failure_rate: float) -> None:
+    (size,) = [each for each in plan(products, failure_rate=failure_rate).growth if each.products == products]
+    tuned = CatalogTuning(**{name.removeprefix("catalog_"): value for name, value in size.settings.items()})
+    assert tuned.plan(products, failure_rate).fits == (not any("even then" in text for text in size.changes))
+    assert plan(products, failure_rate=failure_rate).fits == (not size.changes)
+
+
+def test_a_plan_says_whether_it_fits_with_this_share_of_failures() -> None:
+    assert plan(5_700).fits
+    assert not plan(5_701).fits
+    assert not plan(5_000, failure_rate=0.1).fits
+    assert plan(20_000, failure_rate=0, rate=4).fits
+    assert plan(40_000).growth[-1].changes[0] == "ask for 4 calls a minute"
+
+
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.integers(0, 19_999))
 def test_in_between_the_recommendation_grows_in_whole_batches_and_carries_its_catalog(products: int) -> None:

@@ -2,89 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.catalog import Catalog, CatalogTuning, Product, catalog_on, supplier
+from duly.apps.catalog import CatalogTuning, catalog_on, supplier
 from duly.apps.catalog.day import Budget, CauseCount, SlotDay, StatusCounts
 from duly.apps.catalog.products import Reactivated
 from duly.apps.catalog.supplier import Offer
-from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, DoesNotExist, WrongState
 from duly.outbound.http import BadAnswer
-from duly.testing import World
 from duly.verbs import local
-from tests.apps.catalog_api import CatalogApi, answer_with, entry, hang
+from tests.apps.catalog_api import answer_with, entry, hang
+from tests.apps.catalog_shop import KEY, START, Open, utc
 from tests.outbound.provider import Answer, answer, hang_up
-
-Open = Callable[..., "Shop"]
-
-START = datetime(2024, 1, 15, 9, 30, tzinfo=UTC)
-KEY = "ck-live-3141592653"
-
-
-def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-class Shop:
-    """A catalog on an app whose time moves only when told, and the API that it asks."""
-
-    def __init__(self, app: Duly, clock: ManualClock, api: CatalogApi, runner: asyncio.Runner, **more: Any) -> None:
-        self.app = app
-        self.api = api
-        self.catalog: Catalog = catalog_on(app, **more)
-        self.world = World(app, clock, runner)
-        self.calls: list[datetime] = []
-        ask = self.catalog.ask
-        self.catalog.ask = lambda skus: (self.calls.append(clock.now()), ask(skus))[1]
-
-    def fill(self, slot: int, *skus: str, user_id: str = "u") -> None:
-        """Publish these into one slot: a person seats them there."""
-        from duly.verbs.timetable import Move
-
-        for sku in skus:
-            product = self.catalog.publish(user_id, sku)
-            self.app.schedules.move([Move(product.id, "", product.hour_bucket, slot)])
-
-    def until(self, text: str) -> None:
-        self.world.run_until(utc(text))
-
-    def product(self, sku: str, user_id: str = "u") -> Product:
-        return self.catalog.product(user_id, sku)
-
-    def dispatched(self, slot_at: str) -> int:
-        """How many items were made for this hour."""
-        return sum(row.planned_at == utc(slot_at) for row in self.app.read.pages(task="catalog.sync"))
-
-
-@pytest.fixture
-def shop(database_url: str, runner: asyncio.Runner) -> Iterator[Open]:
-    apps: list[Duly] = []
-    apis: list[CatalogApi] = []
-
-    def open_with(
-        *answers: Answer, start: datetime = START, settings: Any = None, on: Any = None, **given: Any
-    ) -> Shop:
-        clock = ManualClock(start)
-        apis.append(CatalogApi(*answers).__enter__())
-        said = {"catalog_base_url": apis[-1].url, "catalog_api_key": KEY, "catalog_timeout_seconds": 10.0, **given}
-        apps.append(Duly(database_url, clock=clock, **said))
-        return Shop(apps[-1], clock, apis[-1], runner, settings=settings, on_change=on(apps[-1]) if on else None)
-
-    yield open_with
-    for app in apps:
-        app.close()
-    for api in apis:
-        api.__exit__()
-
 
 # -- even slots
 
@@ -293,7 +228,7 @@ def test_a_price_of_no_end_is_not_imported(shop: Open, price: str) -> None:
     at = shop()
     with pytest.raises(InputError, match="last_price: must have at most 15 digits"):
         at.catalog.import_many([{"user_id": "u", "sku": "S", "last_price": price}])
-    assert at.catalog.import_many([{"user_id": "u", "sku": "S", "last_price": f"{'1' * 15}.{'1' * 15}"}]) == 1
+    assert at.catalog.import_many([{"user_id": "u", "sku": "S", "last_price": f"{'1' * 15}.{'1' * 15}"}]).products == 1
     assert at.product("S").last_price == Decimal(f"{'1' * 15}.{'1' * 15}")
 
 
@@ -706,11 +641,11 @@ def test_products_of_another_system_keep_their_slot_hash_and_last_success(shop: 
     rows = [
         {"user_id": "u", "sku": "S", "hour_bucket": 10, "last_successful_sync": "2024-01-14", **same},
         {"user_id": "u", "sku": "T", "hour_bucket": "10", "last_successful_sync": date(2024, 1, 15), **same},
-        {"user_id": "u", "sku": "V", "hour_bucket": 10, "last_boeing_hash": "old", "consecutive_failures": 4},
+        {"user_id": "u", "sku": "V", "hour_bucket": 10, "sync_status": "pending", "consecutive_failures": 4},
         {"user_id": "w", "sku": "S"},
     ]
-    assert at.catalog.import_many(rows, who=local("maja")) == 4
-    assert at.catalog.import_many(rows) == 0
+    assert at.catalog.import_many(rows, who=local("maja")).products == 4
+    assert at.catalog.import_many(rows).products == 0
     first = at.product("S")
     assert (first.hour_bucket, first.last_successful_sync, first.last_price) == (
         10,

@@ -24,6 +24,7 @@ from duly.core.model import Done
 from duly.outbound.http import BadAnswer
 from duly.store import Store
 from duly.testing import World
+from tests.apps.test_imports import TABLE
 from tests.bridge.support import retry_message
 from tests.outbound.provider import Provider, answer, ok
 from tests.support import claim, is_sqlite, settle, share
@@ -207,6 +208,16 @@ def test_a_product_that_was_imported_and_skipped_was_last_synced_when_its_other_
         rows, seen = told(app.internals.store, "select * from duly_products order by id"), catalog.products()
         assert {row.state for row in world.items(most=2)} == {"waiting"}
         agree(rows, seen, *names)
+
+
+def test_products_that_were_imported_in_every_state_are_seen_alike(app: Duly, clock: ManualClock) -> None:
+    clock.set(datetime(2024, 1, 15, 9, 30, tzinfo=UTC))
+    catalog = shop(app)
+    catalog.import_many(TABLE)
+    rows, seen = told(app.internals.store, "select * from duly_products order by id"), catalog.products()
+    names = ("sku", "sync_status", "is_active", "consecutive_failures", "last_error", "last_sync_at")
+    agree(rows, seen, *names, "last_successful_sync", "last_boeing_hash")
+    assert {row["sync_status"] for row in rows} == {"success", "failed", "pending"}
 
 
 def test_the_catalogs_seed_asks_for_a_slot_and_for_what_failed(

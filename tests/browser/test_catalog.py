@@ -131,5 +131,15 @@ def test_a_plan_says_what_a_catalog_costs_and_what_gives_way_first(show: Page, w
     expect(show.get_by_role("region", name="Problems", exact=True)).to_contain_text(
         "a day has more calls than the limit allows"
     )
+    sizes = show.get_by_role("region", name="Other sizes").get_by_role("row")
+    expect(sizes.filter(has_text="10,000")).to_contain_text("increase the retry limit to 100")
+    show.get_by_label("Products", exact=True).fill("5000")
+    show.get_by_label("Calls that fail (%)").fill("10")
+    show.get_by_role("button", name="Calculate").click()
+    expect(show.get_by_role("status").filter(has_text="This does not fit.")).to_contain_text(
+        "With 5,000 products, more products fail in a day (10.0%)"
+    )
+    expect(show.get_by_text("needed if 10.0 % of calls fail; windows take 300")).to_be_visible()
+    expect(show).to_have_url(re.compile("fail=10"))
     show.set_viewport_size(NARROW)
     barriers(show)

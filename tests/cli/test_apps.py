@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -132,8 +134,12 @@ def test_products_of_another_system_are_imported_and_planned_for(run: Run, app: 
     file = tmp_path / "products.csv"
     lines = [f"local,S{n},{n % 24},2024-01-14,19.99" for n in range(30)]
     file.write_text("\n".join(["user_id,sku,hour_bucket,last_successful_sync,last_price", *lines, "local,extra,,,"]))
-    assert said(run("products", "import", str(file))) == "31 products are new\n"
-    assert said(run("products", "import", str(file))) == "0 products are new\n"
+    made = said(run("products", "import", str(file))).splitlines()
+    assert made[-1] == "31 products are new"
+    assert made[0].startswith("row 1: local S0: pending: next sync 20")
+    assert made[30].startswith("row 31: local extra: pending: next sync 20")
+    again = told(run("products", "import", str(file), "--json"))
+    assert (again["products"], {row["result"] for row in again["rows"]}) == (0, {"known"})
     (product,) = told(run("products", "--search", "S7", "--json"))
     assert (product["hour_bucket"], product["last_price"]) == (7, "19.99")
     assert product["last_successful_sync"] == "2024-01-14"
@@ -143,7 +149,35 @@ def test_products_of_another_system_are_imported_and_planned_for(run: Run, app: 
     assert "from 5,701 products on" in said(run("plan", "--products", "5000"))
     assert "Break(" not in said(run("plan", "--products", "5000"))
     file.write_text("user_id,sku,colour\nlocal,S,red\n")
-    assert run("products", "import", str(file)).exit_code == 2
+    refused = run("products", "import", str(file))
+    assert (refused.exit_code, "has a column 'colour'" in refused.stderr) == (2, True)
+    assert said(run("products", "import", str(file), "--without", "colour")).endswith("1 products are new\n")
+
+
+def test_a_table_of_another_system_is_imported_from_its_database_in_any_number_of_rows(
+    run: Run, app: Duly, tmp_path: Path
+) -> None:
+    file = tmp_path / "old.db"
+    with closing(sqlite3.connect(file)) as old, old:
+        old.execute("create table old (user_id, sku, hour_bucket, sync_status, consecutive_failures, is_active, extra)")
+        rows = [("local", f"S{n}", n % 24, "success", 0, 1, None) for n in range(1_199)]
+        old.executemany(
+            "insert into old values (?, ?, ?, ?, ?, ?, ?)", [*rows, ("local", "X", 3, "failed", 5, 0, None)]
+        )
+    words = ("products", "import", f"sqlite:///{file}", "--table", "old", "--without", "extra")
+    made = said(run(*words)).splitlines()
+    assert made[-1] == "1,200 products are new"
+    assert made[1_199] == "row 1200: local X: deactivated, 5 failures in a row: only a person can reactivate it"
+    assert said(run(*words)).splitlines()[-1] == "0 products are new, 1,200 rows changed nothing"
+    (product,) = told(run("products", "--inactive", "--json"))
+    assert (product["sku"], product["consecutive_failures"], product["sync_status"]) == ("X", 5, "failed")
+    with closing(sqlite3.connect(file)) as old, old:
+        old.execute("update old set sku = 'Y' || sku")
+        old.execute("update old set hour_bucket = 24 where sku = 'YS1150'")
+    refused = run(*words)
+    assert (refused.exit_code, refused.stderr.strip()) == (
+        2, "Error: row 1151, hour_bucket: must be from 0 to 23, got 24",
+    )  # fmt: skip
 
 
 def test_a_person_is_added_changed_and_removed(run: Run, app: Duly) -> None:

@@ -217,12 +217,42 @@ def test_a_webhook_that_is_away_does_not_hide_the_answer(duly: Duly) -> None:
 
 def test_the_plan_of_five_thousand_products_has_the_figures_of_its_document() -> None:
     plan = json.loads(lines(call("plan", "--products", "5000", "--json")))
-    text = json.dumps(plan)
-    assert "10.5" in text
-    assert "534" in text
-    assert "2880" in text
+    assert (plan["slot_minutes"], plan["day_calls"], plan["day_limit"], plan["fits"]) == (10.5, 534, 2_880, True)
     said = lines(call("plan", "--products", "5000"))
-    assert "534" in said
+    assert said.splitlines()[:2] == [
+        "5,000 products fit.",
+        "First problem: from 5,701 products on: more products fail in a day (5.0%) than retry windows allow.",
+    ]
+    rows = dict(each for line in said.splitlines() if len(each := line.split("  ", 1)) == 2)
+    assert rows["A slot"].strip() == "21 calls, 10.5 minutes"
+    assert rows["The fullest hour"].strip() == "26 of 120 calls (21.7 %), 13.0 minutes"
+    assert rows["The day"].strip() == "534 of 2,880 calls (18.5 %)"
+    assert "_" not in said, "no field names"
+
+
+def test_a_plan_that_does_not_fit_says_so_first_and_why() -> None:
+    said = lines(call("plan", "--products", "5000", "--failure-rate", "0.1")).splitlines()
+    assert said[:3] == [
+        "5,000 products do not fit:",
+        "  more products fail in a day (10.0%) than retry windows allow",
+        "First problem: from 2,701 products on: more products fail in a day (10.0%) than retry windows allow.",
+    ]
+    assert any(line.startswith("Retries needed a day") and "556 if 10.0%" in line for line in said)
+    assert call("plan", "--failure-rate", "1").exit_code == 2
+
+
+def test_growth_is_the_scaling_table_of_the_document() -> None:
+    said = lines(call("plan", "--products", "5000", "--growth"))
+    assert [line.split() for line in said.splitlines()[4:7]] == [
+        ["1,000", "42", "5", "%", "yes", "none"],
+        ["5,000", "208", "19", "%", "yes", "none"],
+        ["10,000", "417", "36", "%", "no", "increase", "the", "retry", "limit", "to", "100"],
+    ]
+    assert "20,000      833     71 %  no    add retry windows (every 2 hours); increase" in said
+    assert "2,880 calls a day carry 28,800 products if each call is used, and 20,000 with room" in said
+    assert "from 5,701 products on" in lines(call("plan", "--growth"))
+    told = json.loads(lines(call("plan", "--products", "5000", "--growth", "--json")))
+    assert told["growth"][2]["settings"] == {"catalog_retry_limit": 100}
 
 
 @pytest.mark.parametrize("start", ["yesterday", "2026-01-01"])

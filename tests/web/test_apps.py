@@ -90,6 +90,25 @@ def deactivated(house: House, *skus: str, cause: str = "Refused") -> None:
         house.app.internals.store.settle([decided(item, Failed("no", (cause,)), house.clock.now(), Rules(breaker=1))])
 
 
+def test_products_of_another_system_come_in_with_their_state_and_each_row_is_reported(house: House) -> None:
+    own = {"id": "7f", "createdAt": "2023-06-01", "updatedAt": None}
+    rows = [
+        {"sku": "a", "syncStatus": "failed", "consecutiveFailures": 2, "lastError": "503", **own},
+        {"sku": "b", "syncStatus": "failed", "consecutiveFailures": 5, "isActive": False, "lastSyncAt": None},
+        {"sku": "a"},
+    ]
+    made = house.ana.post("/api/products/import", json={"products": rows}).json()
+    assert (made["products"], [each["result"] for each in made["rows"]]) == (2, ["new", "new", "repeated"])
+    assert made["rows"][0]["text"].startswith("failed, 2 failures in a row: retried in the retry window of ")
+    assert made["rows"][1]["text"] == "deactivated, 5 failures in a row: only a person can reactivate it"
+    assert {each["sku"]: each["isActive"] for each in house.ana.get("/api/products").json()["items"]} == {
+        "a": True, "b": False,
+    }  # fmt: skip
+    assert house.bob.get("/api/products").json()["items"] == []
+    again = house.ana.post("/api/products/import", json={"products": rows}).json()
+    assert (again["products"], again["rows"][0]["text"]) == (0, "is in the catalog: unchanged")
+
+
 def test_products_are_found_by_status_slot_state_and_text(house: House) -> None:
     slots = {}
     for sku in ("box-1", "box-2", "bag"):

@@ -56,6 +56,12 @@ TIME = "2026-12-01T09:00:00+01:00"
          "products.0.lastPrice: must be a number"),
         ("/api/products/import", {"products": [{"sku": "a", "inStock": "yes"}]},
          "products.0.inStock: must be true or false"),
+        ("/api/products/import", {"products": [{"sku": "a", "colour": "red"}]},
+         "products.0: 'colour' is not a field of an import. Accepted fields: userId, sku, hourBucket, syncStatus, "
+         "lastSyncAt, lastSuccessfulSync, consecutiveFailures, lastError, isActive, lastBoeingHash, lastPrice, "
+         "lastQuantity, inStock, id, createdAt, updatedAt"),
+        ("/api/products/import", {"products": [{"sku": "a", "syncStatus": "done"}]},
+         "products.0.syncStatus: must be 'pending', 'syncing', 'success' or 'failed'"),
         ("/api/plan", {"rate": 0}, "rate: must be more than 0"),
         ("/api/plan", {"failureRate": 1}, "failureRate: must be less than 1"),
         ("/api/products/import", {"products": [{"sku": "a", "lastSuccessfulSync": "x"}]},

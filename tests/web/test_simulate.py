@@ -81,6 +81,8 @@ def test_a_catalog_is_planned(house: House) -> None:
     assert told["breaksFirst"] == told["breaks"][0]
     assert told["breaksFirst"]["products"] > 5_000
     assert house.ana.post("/api/plan", json={}).json() == told
+    assert (told["fits"], told["growth"][2]["changes"]) == (True, ["increase the retry limit to 100"])
+    assert house.ana.post("/api/plan", json={"failureRate": 0.1}).json()["fits"] is False
     for said, field in (({"rate": 0}, "rate"), ({"products": -1}, "products"), ({"colour": 1}, "colour")):
         refused = house.ana.post("/api/plan", json=said)
         assert (refused.status_code, refused.json()["field"]) == (422, field)

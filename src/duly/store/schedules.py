@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heapreplace
@@ -25,7 +26,7 @@ class Schedules(Settling[C]):
     def enroll(self, new: Sequence[NewSchedule], seat: Seat, connection: C | None = None) -> list[tuple[int, bool]]:
         """Create schedules, all or none. Returns the id of each, and whether it is new or had its key already.
 
-        A schedule with a ring gets the slot with the fewest members, and `seat` gives its rule and first time there.
+        A schedule with a ring and no slot gets the one with the fewest members. `seat` gives its rule and first time.
         """
         names = [(each.task, each.key) for each in new]
         with self._joining(connection) as joined:
@@ -54,11 +55,14 @@ class Schedules(Settling[C]):
         for ring, group in groupby(rings, key=_ring):
             self._lock_ring(ring, connection)
             members = list(group)
-            seats = SlotAllocator(members[0].slots or 1, dict(self._run("seats", {"ring": ring}, connection)))
+            taken = Counter(dict(self._run("seats", {"ring": ring}, connection)))
+            taken.update(each.slot for each in members if each.slot is not None and each.broken_at is None)
+            seats = SlotAllocator(members[0].slots or 1, taken)
             for each in members:
-                slot = seats.take()
+                slot = seats.take() if each.slot is None else each.slot
                 rule, next_at = seat(each, slot)
-                seated.append(replace(each, rule=rule, next_at=next_at, slot=slot))
+                first = next_at if each.broken_at is None else None
+                seated.append(replace(each, rule=rule, next_at=first, slot=slot))
         return seated
 
     def _lock_ring(self, ring: str, connection: C) -> None:

@@ -22,6 +22,7 @@ from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.schedules import ScheduleVerbs
 from duly.verbs.service import ServiceState
+from duly.verbs.takeover import TakeOver
 from duly.verbs.tasks import Tasks
 from duly.verbs.users import Users
 
@@ -49,3 +50,4 @@ class Verbs:
         self.history = History(self)
         self.now = Now(self)
         self.scans = Scans(self)
+        self.takeover = TakeOver(self)

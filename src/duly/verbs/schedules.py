@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any, Required, Unpack, get_args
 
@@ -19,7 +18,7 @@ from duly.core.results import ScheduleAction
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
-from duly.verbs.context import NONE, Principal, refusal, selected
+from duly.verbs.context import Principal, refusal, selected
 from duly.verbs.read import ids_text
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 
@@ -90,45 +89,29 @@ class ScheduleVerbs(Timetable):
         for_owner: str | None = None,
         since: datetime | None = None,
         *,
-        facts: Mapping[str, Mapping[str, Any]] = NONE,
         connection: Any = None,
     ) -> int:
         """Create any number of schedules. Each row has a key, arguments and options, and may have its own rule.
 
-        They are due from now on, or from `since` on if that is later. `facts` are what schedules remember from the
-        start, by their keys: slot, fingerprint, keep or failures. Keys that exist are left as they are; returns how
+        They are due from now on, or from `since` on if that is later. Keys that exist are left as they are; returns how
         many are new. There is no line in the audit log for each: the caller writes one about all of them.
         """
         of, fresh, left = self._task(task), 0, iter(rows)
         while portion := list(islice(left, PORTION)):
-            news = [
-                self.new(of, row.get("rule", rule), checked_key(row.get("key")), row.get("args", {}), row)
-                for row in portion
-            ]
-            self._check_ring(news[0])
-            now = self._now()
-            begin = now if since is None else max(now, since)
-            planned = [replace(_planned(new, begin), owner=for_owner) for new in news]
-            with self._context.joining(connection) as joined:  # a crash leaves no schedule without its facts
-                made = self._store.enroll(planned, self._seat, joined)
-                fresh_keys = ((made_id, new.key) for (made_id, is_new), new in zip(made, news, strict=True) if is_new)
-                if known := {made_id: facts[key] for made_id, key in fresh_keys if facts.get(key)}:
-                    self._store.revise(list(known), now, len(known), partial(self._remember, known), joined)
-            fresh += sum(is_new for _, is_new in made)
+            begin = max(self._now(), since) if since is not None else self._now()
+            news = [replace(planned(self.of_row(of, rule, row), begin), owner=for_owner) for row in portion]
+            fresh += sum(is_new for _, is_new in self.enroll(news, connection))
         return fresh
 
-    def _remember(
-        self, facts: Mapping[int, Mapping[str, Any]], schedules: Sequence[Schedule], _: Any
-    ) -> list[Revision]:
-        """These schedules with the facts that are known of them, by their ids."""
-        revisions = []
-        for schedule in schedules:
-            known = replace(schedule, **facts[schedule.id])
-            if "slot" in facts[schedule.id]:
-                rule = _seated(schedule.rule, facts[schedule.id]["slot"])
-                known = replace(known, rule=str(rule), next_at=rule.next(self._now(), zone_named(schedule.zone)))
-            revisions.append(Revision(known))
-        return revisions
+    def of_row(self, task: Task[..., Any], rule: Any, row: ScheduleRow) -> NewSchedule:
+        """The schedule that a row describes, checked."""
+        return self.new(task, row.get("rule", rule), checked_key(row.get("key")), row.get("args", {}), row)
+
+    def enroll(self, news: Sequence[NewSchedule], connection: Any = None) -> list[tuple[int, bool]]:
+        """Create these, whose rules are of one kind: the id of each, and whether it is new."""
+        self._check_ring(news[0])
+        with self._context.joining(connection) as joined:
+            return self._store.enroll(news, self._seat, joined)
 
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
         return self._context.task_named(task) if isinstance(task, str) else task
@@ -163,9 +146,8 @@ class ScheduleVerbs(Timetable):
     def write(self, who: Principal, new: NewSchedule, connection: Any = None) -> Schedule:
         """Write this schedule, as a new row or over the one that has its key."""
         self._check_ring(new)
-        planned = _planned(new, self._now())
         with self._context.joining(connection) as own:
-            ((schedule_id, is_fresh),) = self._store.enroll([planned], self._seat, own)
+            ((schedule_id, is_fresh),) = self._store.enroll([planned(new, self._now())], self._seat, own)
             if is_fresh:
                 about = {"task": new.task, "key": who.unscoped(new.key)}
                 self._audit.note(who, "schedule.created", f"schedule:{schedule_id}", about, own)
@@ -356,7 +338,7 @@ class ScheduleVerbs(Timetable):
         return [schedule_id for schedule_id in ids if schedule_id in revised]
 
 
-def _planned(new: NewSchedule, now: datetime) -> NewSchedule:
+def planned(new: NewSchedule, now: datetime) -> NewSchedule:
     return new if new.ring is not None else replace(new, next_at=parse(new.rule).next(now, zone_named(new.zone)))
 
 

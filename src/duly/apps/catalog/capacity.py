@@ -1,7 +1,9 @@
 """How many products a catalog can carry: the arithmetic of slots, retry windows and a limit on calls. Pure.
 
 plan(5_000)                  21 calls in each hour, 5 more in a retry window: 26 of 120, and 534 of 2,880 in a day
+plan(5_000).fits             whether it fits
 plan(5_000).breaks_first     what fails first as the catalog grows, and at how many products
+plan(5_000).growth           catalogs of other sizes, and what to change for each
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from duly.apps.catalog.growth import MINUTES, SIZES, Size, needs, usable, wanted
 from duly.core.errors import InputError
 
-MINUTES = 1_440  # of a day
 # The largest number of products that is searched.
 MOST = 10_000_000
 
@@ -56,6 +58,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     retries_possible: int
     breaks_first: Break | None  # as the catalog grows; None: nothing ever does
     breaks: tuple[Break, ...]
+    fits: bool = True
+    growth: tuple[Size, ...] = ()
+    most_products: int = 0  # if each call of a day is used
+    usable_products: int = 0  # with room for retries and errors
 
 
 def plan(
@@ -80,11 +86,35 @@ def plan(
     if isinstance(failure_rate, bool) or not isinstance(failure_rate, int | float) or not 0 <= failure_rate < 1:
         raise InputError("failure_rate", f"must be a part such as 0.05, less than 1, got {failure_rate!r:.40}")
 
-    def load(products: int) -> Plan:
+    def load(products: int, rate: float = rate, windows: int = windows, cap: int = cap) -> Plan:
         return _load(products, batch, rate, windows, cap, slots, failure_rate)
 
-    breaks = _breaks(load, MINUTES / slots / 2, failure_rate)
-    return replace(load(products), breaks_first=next(iter(breaks), None), breaks=breaks)
+    def size(products: int) -> Size:
+        fits = all(each.products > products for each in breaks)
+        need = needs(products, batch, failure_rate)
+        found = {} if fits else need.changes(rate, windows, cap)
+        changed = load(products, max(rate, need.calls_per_minute), max(windows, need.windows), max(cap, need.cap))
+        left = [what for is_broken, what in _rules(half, failure_rate) if not fits and is_broken(changed)]
+        return Size(
+            products=products,
+            per_hour=round(products / slots),
+            day_used_percent=load(products).day_used_percent,
+            fits=fits,
+            changes=(*(text for text, _ in found.values()), *([f"even then, {' and '.join(left)}"] if left else [])),
+            settings={name: value for name, (_, value) in found.items()},
+        )
+
+    half = MINUTES / slots / 2
+    breaks = _breaks(load, half, failure_rate)
+    return replace(
+        load(products),
+        breaks_first=next(iter(breaks), None),
+        breaks=breaks,
+        fits=all(each.products > products for each in breaks),
+        growth=tuple(size(each) for each in sorted({products, *SIZES})),
+        most_products=int(batch * rate * MINUTES),
+        usable_products=usable(rate, batch),
+    )
 
 
 def _load(products: int, batch: int, rate: float, windows: int, cap: int, slots: int, failure_rate: float) -> Plan:
@@ -112,19 +142,16 @@ def _load(products: int, batch: int, rate: float, windows: int, cap: int, slots:
         day_calls=scheduled_calls + retry_calls,
         day_limit=int(rate * MINUTES),
         day_used_percent=100 * (scheduled_calls + retry_calls) / (rate * MINUTES),
-        retries_wanted=products * failure_rate / (1 - failure_rate),
+        retries_wanted=wanted(products, failure_rate),
         retries_possible=windows * cap,
         breaks_first=None,
         breaks=(),
     )
 
 
-def _breaks(load: Callable[[int], Plan], half: float, failure_rate: float) -> tuple[Break, ...]:
-    """What fails as the catalog grows, soonest first; what never fails is left out.
-
-    Retry windows open `half` the minutes of a slot after it. All of this only gets worse with more products.
-    """
-    found: list[tuple[Callable[[Plan], bool], str]] = [
+def _rules(half: float, failure_rate: float) -> list[tuple[Callable[[Plan], bool], str]]:
+    """What may fail, each with its sign. Retry windows open `half` the minutes of a slot after it."""
+    return [
         (lambda p: p.slot_minutes > half, f"a slot is not done when a retry window opens, {half:g} minutes later"),
         (lambda p: p.worst_hour_calls > p.hour_limit, "a slot and a retry window are not done before the next slot"),
         (lambda p: p.slot_calls > p.hour_limit, "a slot is not done when the next one begins"),
@@ -135,10 +162,14 @@ def _breaks(load: Callable[[int], Plan], half: float, failure_rate: float) -> tu
         ),
     ]
 
+
+def _breaks(load: Callable[[int], Plan], half: float, failure_rate: float) -> tuple[Break, ...]:
+    """What fails as the catalog grows, soonest first; what never fails is left out. More products are never better."""
+
     def first(breaks: Callable[[Plan], bool]) -> int:
         return bisect_left(range(MOST + 1), True, key=lambda products: breaks(load(products)))
 
-    known = sorted((first(breaks), what) for breaks, what in found)
+    known = sorted((first(breaks), what) for breaks, what in _rules(half, failure_rate))
     return tuple(Break(*each) for each in known if each[0] <= MOST)
 
 

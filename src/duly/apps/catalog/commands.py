@@ -1,79 +1,33 @@
-"""`duly products`: publish and withdraw products, on a database or through a service; `duly plan`: required calls."""
+"""`duly products`: publish, import and withdraw products, on a database or through a service."""
 
 from __future__ import annotations
 
-import csv
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 from msgspec.structs import asdict
 
-from duly.apps.catalog import CatalogSettings, Product, capacity, catalog_on
+from duly.apps.catalog import Product, catalog_on
 from duly.apps.catalog.day import Day
-from duly.apps.catalog.imports import imported
+from duly.apps.catalog.dumps import TABLE, rows_of
+from duly.apps.catalog.imports import Imported, imported_all
+from duly.apps.catalog.planning import day_of_catalog, plan
 from duly.apps.catalog.products import STANDINGS, Reactivated
+from duly.apps.catalog.takeover import in_portions
 from duly.cli import options, words
 from duly.cli.session import Session, acting, printing
-from duly.config import section
-from duly.core.errors import DulyError, InputError
+from duly.core.errors import InputError
 from duly.core.wire import read, written
-from duly.tasks.checks import checked_rows
 
 if TYPE_CHECKING:
     from duly.client import Client
 
 PORTION = 1_000  # products in one request
-
-
-@click.command(short_help="What a catalog of a given size costs in calls and minutes.")
-@click.option("--products", type=click.IntRange(0, 10_000_000), help="How many; default: those that exist, or 5,000.")
-@click.option("--batch", type=click.IntRange(1), help="SKUs per call.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Calls a minute.")
-@click.option("--slots", type=click.IntRange(1), help="Slots a day.")
-@click.option("--windows", type=click.IntRange(0), help="Retry windows a day.")
-@click.option("--cap", type=click.IntRange(0), help="Products per retry window.")
-@printing
-def plan(session: Session, **chosen: Any) -> None:
-    """Hourly load, minutes per slot, API budget and utilisation; and what breaks first as the catalog grows.
-
-    Options that are not given are as in the settings (DULY_CATALOG_…).
-    """
-    known = section(CatalogSettings)
-    given = {
-        "batch": known.batch_size, "rate": known.calls_per_minute, "slots": known.hour_buckets,
-        "windows": known.windows_per_day, "cap": known.retry_limit,
-        **{name: value for name, value in chosen.items() if value is not None},
-    }  # fmt: skip
-    if "products" not in given:
-        given["products"] = _live(session) or 5_000
-    made = capacity.plan(**given)
-    session.print_one(made, lambda: _print_plan(made))
-
-
-def _live(session: Session) -> int:
-    """How many active products there are; 0 where there is no catalog, or no database that could have one."""
-    try:
-        return sum(slot.planned for slot in _day(session).slots)
-    except DulyError:
-        return 0
-
-
-def _day(session: Session) -> Day:
-    return session.either(lambda app: catalog_on(app).day(), lambda client: client.http.get(Day, "/api/catalog/day"))
-
-
-def _print_plan(made: capacity.Plan) -> None:
-    for name in made.__struct_fields__:
-        value = getattr(made, name)
-        if isinstance(value, float):
-            value = f"{value:,.1f}"
-        lines = [str(each) for each in value] if isinstance(value, tuple) else [] if value is None else [str(value)]
-        for place, line in enumerate(lines or ["nothing does"]):
-            click.echo(f"{'' if place else name.replace('_', ' '):28} {line}")
 
 
 sku = click.argument("sku")
@@ -182,32 +136,52 @@ def reactivate_products(session: Session, cause: str | None, is_now: bool) -> No
 
 
 @products.command(name="import")
-@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
-@acting
-def import_products(session: Session, path: Path) -> None:
-    """Take products over from another system: a CSV file with the columns user_id and sku, and what else is known.
+@click.argument("source", metavar="FILE|URL")
+@click.option("--table", default=TABLE, show_default=True, metavar="NAME", help="The table of a database.")
+@click.option("--without", multiple=True, metavar="COLUMN", help="Leave out a column. Repeatable.")
+@printing
+def import_products(session: Session, source: str, table: str, without: tuple[str, ...]) -> None:
+    """Take products over from another system: a CSV file, or a database (sqlite:///FILE, postgresql://…).
 
-    That is hour_bucket, last_successful_sync, last_price, last_quantity, in_stock, last_boeing_hash and
-    consecutive_failures. Products that are known stay as they are.
+    The columns are those of the table product_sync_schedule, and in_stock; user_id and sku are required. Products keep
+    their slot, state, failures, last sync, last error and values. Those that exist stay as they are, so an import can
+    be repeated. The other database is only read.
     """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
+    rows = rows_of(source, table, without)
 
-    def remote(client: Client) -> int:
-        read = [written(asdict(row)) for row in checked_rows("rows", rows, imported)]
-        portions = [read[first : first + PORTION] for first in range(0, len(read), PORTION)]
-        answers = [client.http.request("POST", "/api/products/import", {"products": each}) for each in portions]
-        return sum(int(each["products"]) for each in answers)
+    def remote(client: Client) -> Imported:
+        sent = [written(asdict(each)) for each in imported_all(rows)]
+        answers = list(in_portions(sent, PORTION, lambda portion: _sent(client, portion)))
+        return Imported(sum(each.products for each in answers), [row for each in answers for row in each.rows])
 
-    made = session.either(lambda app: catalog_on(app).import_many(rows, who=options.who()), remote)
-    click.echo(f"{made} products are new")
+    try:
+        made = session.either(lambda app: catalog_on(app).import_many(rows, who=options.who()), remote)
+    except InputError as error:
+        raise InputError(_by_row(error.field), _by_row(error.problem)) from None
+    session.print_one(made, lambda: _print_import(made))
+
+
+def _sent(client: Client, rows: Sequence[Mapping[str, Any]]) -> Imported:
+    return read(Imported, client.http.request("POST", "/api/products/import", {"products": rows}))
+
+
+def _by_row(text: str) -> str:
+    """The same with rows as people count them: `rows[2].sku` is row 3, sku."""
+    return re.sub(r"rows\[(\d+)\]\.", lambda match: f"row {int(match[1]) + 1}, ", text)
+
+
+def _print_import(made: Imported) -> None:
+    for each in made.rows:
+        click.echo(f"row {each.row}: {each.user_id} {each.sku}: {each.text}")
+    others = len(made.rows) - made.products
+    click.echo(f"{made.products:,} products are new" + (f", {others:,} rows changed nothing" if others else ""))
 
 
 @products.command(name="day")
 @printing
 def show_day(session: Session) -> None:
     """Show the state of this day, in UTC: slots, retry windows, calls, and what deactivated products."""
-    day = _day(session)
+    day = day_of_catalog(session)
     session.print_one(day, lambda: _print_day(day))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct
 
 from duly import Duly
-from duly.apps.catalog.capacity import MINUTES
+from duly.apps.catalog.growth import MINUTES
 from duly.apps.catalog.settings import DAY, CatalogTuning
 from duly.core.wire import Doc
 from duly.tasks.task import Task

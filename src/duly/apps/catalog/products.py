@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -16,9 +16,10 @@ from msgspec.structs import fields
 
 from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Source, Windows
 from duly.apps.catalog.day import LIMIT, Day, day_of
-from duly.apps.catalog.imports import imported
+from duly.apps.catalog.imports import Imported, SyncStatus, imported_all
 from duly.apps.catalog.settings import CatalogSettings, CatalogTuning
 from duly.apps.catalog.supplier import BadEntry, Found, Kept, Offer, ask
+from duly.apps.catalog.takeover import take_over
 from duly.core.codec import decode
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Schedule, cut
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 ERROR_LIMIT = 500
 
 Text = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
-SyncStatus = Literal["pending", "syncing", "success", "failed"]
 
 STANDINGS: dict[SyncStatus, Standing] = {
     "pending": "waiting",
@@ -117,29 +117,18 @@ class Catalog:
         is_owned: bool = False,
         who: Principal = LOCAL,
         connection: Any = None,
-    ) -> int:
-        """Take products over from another system, with what it knows of them; returns how many are new.
+    ) -> Imported:
+        """Take products over from another system, with their state there; returns what became of each row.
 
-        Each row has a user_id and a sku, and may have hour_bucket, last_successful_sync, last_price, last_quantity,
-        in_stock, last_boeing_hash and consecutive_failures. Those known stay as they are. A bad row stops all of them.
-        With `is_owned`, products belong to their users, as those do that users publish over HTTP.
+        Each row has a user_id and a sku, and may have the other columns of the table `product_sync_schedule`, and
+        in_stock. Products that exist stay as they are. A bad row stops all of them. With `is_owned`, products belong to
+        their users, as those do that users publish over HTTP.
         """
-        alike: dict[str | None, list[ScheduleRow]] = {}
-        facts: dict[str, dict[str, Any]] = {}
-        for each in checked_rows("rows", rows, partial(imported, self.settings.hour_buckets)):
-            row = self._row(each.user_id, each.sku)
-            facts.setdefault(row["key"], each.facts())
-            alike.setdefault(each.user_id if is_owned else None, []).append(row)
-        verbs = self.app.internals.verbs
-        create = partial(verbs.schedules.create_many, self.task, self.rule, facts=facts)
-        count = 0
-        with verbs.context.joining(connection) as connection:
-            for of, some in alike.items():
-                if fresh := create(some, of, connection=connection):
-                    about = f"task:{self.task.name}", {"count": fresh}
-                    verbs.audit.note(who, "schedules.imported", *about, connection)
-                count += fresh
-        return count
+        found = imported_all(rows, self.settings.hour_buckets)
+        return take_over(
+            self.app, self.task, self.settings.hour_buckets, found, self._row,
+            is_owned=is_owned, who=who, connection=connection,
+        )  # fmt: skip
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
         """Stop syncing it; a waiting sync is cancelled, and its place in the slot becomes free."""
@@ -260,7 +249,8 @@ def install(
                 outcomes.append(Skip("synced today already"))
             elif isinstance(offer, Offer):
                 then = [on_change.new(**_news(row, offer, money))] if on_change is not None else []
-                outcomes.append(Fingerprint(offer.hash, keep=_kept_of(offer, now), then=then))
+                kept, also = _kept_of(offer, now), [offer.hash_without_stock]
+                outcomes.append(Fingerprint(offer.hash, keep=kept, then=then, also=also))
             else:
                 outcomes.append(offer or BadEntry(f"the answer does not have {row.sku!r}"))
         return outcomes

@@ -6,22 +6,22 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
-from msgspec import Struct
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from duly import Duly
 from duly.apps.catalog import Catalog, Product, plan, plugin
-from duly.apps.catalog.capacity import MINUTES, MOST, Plan
+from duly.apps.catalog.capacity import MOST, Plan
 from duly.apps.catalog.day import Day
-from duly.apps.catalog.products import Reactivated, SyncStatus
+from duly.apps.catalog.growth import MINUTES
+from duly.apps.catalog.imports import Imported, SyncStatus
+from duly.apps.catalog.products import Reactivated
 from duly.core.errors import DoesNotExist
-from duly.core.wire import Doc
 from duly.verbs import Principal
 from duly.web.auth import Owner, Reader, UserId, Writer, owner_for
 from duly.web.desk import App, Pages, serving
 from duly.web.problems import Problem
 from duly.web.routing import Router, Transaction, repeatable
-from duly.web.schemas import Date, Model, Name, Page, Word, clean, example
+from duly.web.schemas import Date, Model, Moment, Name, Page, Sentence, Word, clean, example
 
 router = Router(tags=["apps"])
 
@@ -39,20 +39,34 @@ class ProductImport(
     hour_bucket: int | None = Field(
         default=None, ge=0, le=100_000, description="Without it, it gets the emptiest slot."
     )
+    sync_status: SyncStatus | None = Field(
+        default=None, description="Without it, a product with failures in a row has failed."
+    )
+    last_sync_at: Moment | None = None
     last_successful_sync: Date | None = None
+    consecutive_failures: int | None = Field(default=None, ge=0, le=1_000_000)
+    last_error: Sentence | None = None
+    is_active: bool | None = Field(default=None, description="false: it comes in deactivated.")
+    last_boeing_hash: Word | None = None
     last_price: Decimal | None = Field(default=None, ge=0, max_digits=30, strict=False)
     last_quantity: int | None = Field(default=None, ge=0, le=2**31 - 1)
     in_stock: bool | None = None
-    last_boeing_hash: Word | None = None
-    consecutive_failures: int = Field(default=0, ge=0, le=1_000_000)
+    id: Any = Field(default=None, description="Accepted and not kept, as createdAt and updatedAt are.")
+    created_at: Any = None
+    updated_at: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        for name in given if isinstance(given, dict) else ():
+            if name not in known and name not in cls.model_fields:
+                raise ValueError(f"{name!r:.80} is not a field of an import. Accepted fields: {', '.join(known)}")
+        return given
 
 
 class ProductsIn(Model, **example(products=[{"sku": "65-12345-1", "hourBucket": 7}])):
     products: list[ProductImport] = Field(min_length=1, max_length=1_000)
-
-
-class Imported(Struct, frozen=True):
-    products: Annotated[int, Doc("How many are new; those already known are unchanged.")]
 
 
 class PlanIn(Model, **example(products=5_000, batch=10, rate=2)):
@@ -80,7 +94,7 @@ class ReactivateAllIn(ReactivateIn, **example(cause="duly.outbound.http.TimedOut
 @router.post("/api/plan")
 @repeatable("it only reads")
 def plan_catalog(asked: PlanIn, principal: Reader) -> Plan:
-    """Compute the calls and minutes that a catalog of this size needs, and what fails first as it grows."""
+    """Compute whether a catalog of this size fits, what fails first as it grows, and what larger ones need."""
     return plan(**asked.model_dump())
 
 
@@ -118,12 +132,12 @@ def publish_product(new: ProductIn, app: App, catalog: Here, principal: Writer, 
 
 @router.post("/api/products/import", status_code=201)
 def import_products(new: ProductsIn, catalog: Here, principal: Writer, connection: Transaction) -> Imported:
-    """Take products over from another system, with their slots and what they looked like: a thousand at a time."""
+    """Take products over from another system, with their state there: a thousand at a time, all or none."""
     rows = [
         {**row.model_dump(exclude_unset=True), "user_id": _whose(principal, row.user_id)} for row in new.products
     ]  # fmt: skip
     is_owned = principal.owner is not None
-    return Imported(catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection))
+    return catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection)
 
 
 @router.post("/api/products/reactivate")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from duly.apps.catalog.capacity import MINUTES, Plan, check_whole, plan
+from duly.apps.catalog.capacity import Plan, check_whole, plan
+from duly.apps.catalog.growth import EVERY_4_HOURS, MINUTES, needs, usable
 from duly.core.clock import EPOCH
 from duly.core.errors import InputError
 from duly.core.policy.limits import Limit
@@ -14,11 +15,7 @@ from duly.core.policy.recur import Slots, between, parse, zone_named
 from duly.core.policy.retry import Windows
 from duly.plugin import Section, setting
 
-# Of what a limit on calls could carry, the part to count on, 20,000 of 28,800 products: the rest is for retries.
-USABLE = 20_000 / 28_800
-
-EVERY_4_HOURS = "30 2-22/4 * * *"
-EVERY_2_HOURS = "30 */2 * * *"
+FAILURE_RATE = 0.05  # of all calls for a product, unless another is given
 INSTANT = timedelta(microseconds=1)
 DAY = timedelta(days=1)
 
@@ -57,7 +54,7 @@ class CatalogTuning(Section):
     def windows_per_day(self) -> int:
         return len(self.windows_of(EPOCH))
 
-    def plan(self, products: int, failure_rate: float = 0.05) -> Plan:
+    def plan(self, products: int, failure_rate: float = FAILURE_RATE) -> Plan:
         return plan(
             products, self.batch_size, self.calls_per_minute, self.windows_per_day, self.retry_limit,
             self.hour_buckets, failure_rate,
@@ -82,20 +79,13 @@ def recommend(products: int, calls_per_minute: int = 2) -> CatalogTuning:
     check_whole("products", products, 0)
     check_whole("calls_per_minute", calls_per_minute, 1)
     batch = CatalogTuning.batch_size
-    theory = batch * MINUTES * calls_per_minute
-    usable = int(theory * USABLE)
-    if products > usable:
-        needed = -int(-products // (batch * MINUTES * USABLE))
+    need = needs(products, batch, FAILURE_RATE)
+    if products > (carried := usable(calls_per_minute, batch)):
+        theory = batch * MINUTES * calls_per_minute
         raise InputError(
             "products",
-            f"{calls_per_minute} calls a minute carry {usable:,} products with room for retries and errors "
-            f"({theory:,} if each call of the day were used), not {products:,}: ask for {needed} calls a minute, then "
-            f"recommend({products}, calls_per_minute={needed})",
+            f"{calls_per_minute} calls a minute carry {carried:,} products with room for retries and errors "
+            f"({theory:,} if each call of the day were used), not {products:,}: ask for {need.calls_per_minute} calls "
+            f"a minute, then recommend({products}, calls_per_minute={need.calls_per_minute})",
         )
-    # 50 up to 5,000 products, 100 for 10,000, 150 for 20,000, and on in between and beyond, in whole batches.
-    limit = 50 + max(min(products, 10_000) - 5_000, 0) / 100 + max(products - 10_000, 0) / 200
-    return CatalogTuning(
-        retry_windows=EVERY_4_HOURS if products <= 10_000 else EVERY_2_HOURS,
-        retry_limit=int(-(-limit // batch) * batch),
-        calls_per_minute=calls_per_minute,
-    )
+    return CatalogTuning(retry_windows=need.cron, retry_limit=need.cap, calls_per_minute=calls_per_minute)

@@ -26,7 +26,16 @@ class Offer(Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        return md5(f"{_told(self.price)} {self.quantity} {self.in_stock}".encode(), usedforsecurity=False).hexdigest()
+        return hash_of(self.price, self.quantity, self.in_stock)
+
+    @property
+    def hash_without_stock(self) -> str:
+        """The hash of a product whose stock its former system did not keep."""
+        return hash_of(self.price, self.quantity, None)
+
+
+def hash_of(price: Decimal, quantity: int, in_stock: bool | None) -> str:
+    return md5(f"{_told(price)} {quantity} {in_stock}".encode(), usedforsecurity=False).hexdigest()
 
 
 class Kept(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,10 +11,17 @@ const FIELDS = [
   { name: "slots", label: "Slots a day", value: 24, min: 1, max: 1440 },
   { name: "windows", label: "Retry windows a day", value: 6, min: 0, max: 1440 },
   { name: "cap", label: "Products a window", value: 50, min: 0 },
+  { name: "fail", label: "Calls that fail (%)", value: 5, min: 0, max: 99, step: "any" },
 ];
 
+/** @returns {Record<string, number>} */
 const given = () =>
   Object.fromEntries(FIELDS.map(({ name, value }) => [name, Number(query.value.get(name) ?? value)]));
+/** The body of a request. */
+const asked = () => {
+  const { fail, ...input } = given();
+  return { ...input, failureRate: fail / 100 };
+};
 /** @param {number} number */
 const percent = (number) => `${number.toFixed(1)} %`;
 /** @param {number} number */
@@ -109,11 +116,15 @@ function Growth({ input, plan }) {
 /** @param {{ input: any, plan: any }} props */
 function Words({ input, plan }) {
   const first = plan.breaksFirst;
-  const isBroken = plan.breaks.some((/** @type {any} */ each) => each.products <= input.products);
+  const failing = percent(input.failureRate * 100);
+  const now = plan.breaks
+    .filter((/** @type {any} */ each) => each.products <= input.products)
+    .map((/** @type {any} */ each) => each.what);
   return html`
-    <div class=${classes("banner", isBroken && "is-bad")} role="status">
-      <strong>${isBroken ? "This does not fit." : "This fits."}</strong>
+    <div class=${classes("banner", !plan.fits && "is-bad")} role="status">
+      <strong>${plan.fits ? "This fits." : "This does not fit."}</strong>
       <span>
+        ${now.length ? `With ${count(input.products)} products, ${now.join("; ")}. ` : ""}
         ${first
           ? `First problem as the catalog grows: from ${count(first.products)} products on, ${first.what}.`
           : "There is no problem at any size of the catalog."}
@@ -149,7 +160,7 @@ function Words({ input, plan }) {
       <${Tile}
         label="Retries a day"
         value=${count(Math.round(plan.retriesWanted))}
-        note=${`wanted if 5 % fail; windows take ${count(plan.retriesPossible)}`}
+        note=${`needed if ${failing} of calls fail; windows take ${count(plan.retriesPossible)}`}
         tone=${plan.retriesWanted > plan.retriesPossible ? "bad" : "ok"}
       />
     </div>
@@ -157,7 +168,8 @@ function Words({ input, plan }) {
 }
 
 export default function Plan() {
-  const input = given();
+  const shown = given();
+  const input = asked();
   const [answer, setAnswer] = useState(/** @type {any} */ ({}));
   const name = JSON.stringify(input);
   const [times, setTimes] = useState(0);
@@ -195,7 +207,7 @@ export default function Plan() {
     </${Title}>
     <form class="form card" onSubmit=${send} key=${name} aria-label="Plan">
       ${FIELDS.map((field) => html`
-        <${Field} key=${field.name} type="number" required ...${field} value=${input[field.name]} />
+        <${Field} key=${field.name} type="number" required ...${field} value=${shown[field.name]} />
       `)}
       <button type="submit" class="main">Calculate</button>
     </form>
@@ -209,12 +221,29 @@ export default function Plan() {
         label="Problems"
         rows=${plan.breaks}
         keyOf=${(each) => each.what}
-        empty="Nothing does."
+        empty="There is no problem at any size."
         columns=${[
           { title: "From products", isNumber: true, cell: (each) => count(each.products) },
           { title: "What", isWide: true, cell: (each) => each.what },
         ]}
       />
+      <${TableSection}
+        title="Other sizes"
+        label="Other sizes"
+        rows=${plan.growth}
+        keyOf=${(each) => each.products}
+        columns=${[
+          { title: "Products", isNumber: true, cell: (each) => count(each.products) },
+          { title: "In each slot", isNumber: true, cell: (each) => count(each.perHour) },
+          { title: "Calls used", isNumber: true, cell: (each) => percent(each.dayUsedPercent) },
+          { title: "Fits", cell: (each) => (each.fits ? "yes" : "no") },
+          { title: "Recommended changes", isWide: true, cell: (each) => each.changes.join("; ") || "none" },
+        ]}
+      />
+      <p class="note">
+        ${`${count(plan.dayLimit)} calls a day carry ${count(plan.mostProducts)} products if each call is used, and ` +
+        `${count(plan.usableProducts)} with room for retries and errors.`}
+      </p>
       <${Section} title="Figures">
         <div class="card">
           <${Facts}
