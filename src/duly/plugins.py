@@ -95,6 +95,7 @@ class Simulated(Generic[T]):
 
     parameters: tuple[Parameter, ...]
     fill: Callable[..., None]  # called with the installed object, a `Simulation`, and the parameters by their names
+    late_after: float = 60.0  # seconds after its time from which an item counts as late
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

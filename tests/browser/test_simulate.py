@@ -26,6 +26,8 @@ def test_days_are_simulated_from_the_page(page: Page) -> None:
     barriers(settled(page))
     page.get_by_label("App", exact=True).select_option("birthdays")
     expect(page.get_by_text("duly simulate birthdays")).to_be_visible()
+    page.get_by_label("App", exact=True).select_option("reminders")
+    expect(page.get_by_label("Reminders")).to_have_value("1000")
     page.get_by_label("App", exact=True).select_option("catalog")
     page.get_by_label("Days").fill("1")
     page.get_by_label("Products").fill("20")
@@ -34,6 +36,11 @@ def test_days_are_simulated_from_the_page(page: Page) -> None:
     expect(page.get_by_role("region", name="In plain words").get_by_role("listitem").first).to_be_visible(
         timeout=120_000
     )
+    ends = page.get_by_role("group", name="Where everything that was planned ended")
+    expect(ends).to_contain_text("Planned20")
+    for name in ("Done in time", "Done late", "In review", "Deactivated", "Skipped", "Still failing", "Still waiting"):
+        expect(ends.get_by_text(name, exact=True)).to_be_visible()
+    expect(ends).to_contain_text("more than 1 h after their time")
     curves = page.get_by_role("region", name="Curves").get_by_role("figure")
     expect(curves.first).to_be_visible()
     times = page.get_by_role("banner").get_by_label("Times")

@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from duly import Duly
 from duly.apps.catalog import Catalog, catalog_on, simulated
 from duly.core.policy.retry import windows_of
-from duly.virtual.simulation import Conditions, Simulation, SimulationResult, busiest_minute
+from duly.virtual.simulation import Conditions, Simulation
+from duly.virtual.story import SimulationResult, busiest_minute
 from duly.virtual.world import stage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,6 +29,7 @@ def live(products: int, days: int, model: Conditions) -> tuple[SimulationResult,
         world.run_until(end - timedelta(microseconds=1))
         story = world.story(START, end)
         check_hours(story, days)
+        check_account(story)
         check_windows(story, world, catalog, model)
         assert busiest_minute(world.ledger.calls) <= 2
         check_once_a_day(world)
@@ -40,6 +42,13 @@ def check_hours(story: SimulationResult, days: int) -> None:
     assert [hour for hour in story.hours if hour.dispatched != hour.members] == []
     assert {(hour.at.hour, hour.at.minute) for hour in story.hours} == {(hour, 0) for hour in range(24)}
     assert all(hour.slot == hour.at.hour for hour in story.hours)
+
+
+def check_account(story: SimulationResult) -> None:
+    """Everything that was planned ended somewhere, and is counted once."""
+    assert story.planned == sum(hour.dispatched for hour in story.hours)
+    ends = (story.done, story.late, story.in_review, story.deactivated, story.skipped, story.still_failing)
+    assert story.planned == sum(ends) + story.waiting
 
 
 def check_windows(story: SimulationResult, world: Simulation, catalog: Catalog, model: Conditions) -> None:

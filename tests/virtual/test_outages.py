@@ -14,7 +14,7 @@ import duly.testing
 from duly import Backoff, Duly, GiveUp, InputError, Source, Throttled
 from duly.apps.catalog import CatalogTuning, catalog_on
 from duly.apps.catalog.supplier import Found, Offer
-from duly.virtual.simulation import busiest_minute
+from duly.virtual.story import busiest_minute
 from duly.virtual.world import World
 from tests.virtual.watching import DAY, START, Ear, Week, watch, week
 

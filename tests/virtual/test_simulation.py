@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,7 +23,7 @@ OUTAGE = (interval("outage", "2026-01-02T10:00/6h"),)
 def test_an_even_catalog_stays_even_through_failures_an_outage_and_crashes(rate: float) -> None:
     story, _, _ = live(240, 3, Conditions(failure_rate=rate, outages=OUTAGE, crash_rate=0.02, seed=7))
     assert story.crashes > 0
-    assert story.done > 240
+    assert story.done + story.late > 240
     assert (story.recovered > 0) == (rate > 0), "nobody is blamed for the outage, but for failures of his own"
 
 
@@ -58,9 +59,11 @@ def test_handlers_of_an_app_are_not_called() -> None:
         world = Simulation(app, clock, runner, Conditions(downtimes=(interval("down", "2026-01-01T03:30/5h"),)))
         world.run_until(START + timedelta(days=1))
         story = world.story(START, START + timedelta(days=1))
-    assert story.done == 20
+    assert (story.planned, story.done, story.late) == (23, 18, 1), "one of those missed is made up for, late"
     assert story.skipped == 4, "of the five hours down, the latest is made up for and four are skipped"
-    assert story.failed == 0
+    (gone,) = story.interruptions
+    assert (gone.what, gone.late, gone.seconds, gone.in_review) == ("down", 1, 0.0, 0)
+    assert story.lateness.max_s == 1_800
 
 
 @pytest.mark.parametrize(
@@ -89,17 +92,29 @@ def test_simulate_answers_in_json_by_its_contract() -> None:
     assert len(story["windows"]) == 6
     assert set(story["windows"][0]) == {"at", "cap", "waiting", "dispatched"}
     assert set(story["calls"]) == {"total", "max_per_minute"}
-    assert set(story["late"]) == {"p50_s", "p99_s", "max_s"}
-    assert {"deactivated", "recovered"} <= set(story)
+    assert set(story["lateness"]) == {"p50_s", "p99_s", "max_s"}
+    assert set(story["interruptions"][0]) == {"what", "start", "end", "late", "seconds", "in_review"}
+    ends = ("done", "late", "in_review", "deactivated", "skipped", "still_failing", "waiting")
+    assert story["planned"] == sum(story[name] for name in ends) == 48
     assert datetime.fromisoformat(story["hours"][0]["at"]) == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("what", ["catalog --products 100", "birthdays --people 300", "tests.process.workload:app"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "catalog --products 100", "birthdays --people 300", "reminders --reminders 50", "messages --messages 50",
+        "tests.process.workload:app",
+    ],
+)  # fmt: skip
 def test_simulate_draws_a_chart(what: str) -> None:
     result = CliRunner().invoke(main, ["simulate", *what.split(), "--days", "2", "--failure-rate", "0.1"])
     assert result.exit_code == 0, result.output
     assert "load by hour" in result.output
     assert "lateness" in result.output
+    counted = re.findall(r"^(planned|  [a-z ]+?) {2,}([0-9,]+)", result.output, re.MULTILINE)
+    numbers = {name.strip(): int(count.replace(",", "").rstrip(",")) for name, count in counted}
+    assert len(numbers) == 8
+    assert numbers.pop("planned") == sum(numbers.values())
 
 
 def test_nothing_runs_while_no_worker_does_however_often_one_looks() -> None:
@@ -120,8 +135,12 @@ def test_nothing_runs_while_no_worker_does_however_often_one_looks() -> None:
 def test_birthdays_missed_in_a_day_of_downtime_are_all_had() -> None:
     command = "simulate birthdays --people 1000 --days 4 --down 2026-01-02T00:00/24h --json"
     story = json.loads(CliRunner().invoke(main, command.split(), catch_exceptions=False).stdout)
-    assert story["done"] == sum(hour["dispatched"] for hour in story["hours"]) > 0
-    assert 3_600 < story["late"]["max_s"] <= 86_400
+    assert story["planned"] == sum(hour["dispatched"] for hour in story["hours"]) > 0
+    assert story["planned"] == story["done"] + story["late"]
+    assert 3_600 < story["lateness"]["max_s"] <= 86_400
+    (gone,) = story["interruptions"]
+    assert gone["late"] == story["late"] > 0
+    assert gone["seconds"] < 60
 
 
 @pytest.mark.parametrize("batch", [1, 10])

@@ -14,7 +14,8 @@ from duly import Duly
 from duly.apps.catalog import CatalogTuning, catalog_on, simulated
 from duly.engine.metering import holds_of
 from duly.engine.watch import Watch
-from duly.virtual.simulation import Conditions, Interval, Simulation, SimulationResult
+from duly.virtual.simulation import Conditions, Interval, Simulation
+from duly.virtual.story import SimulationResult
 from duly.virtual.world import World, stage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

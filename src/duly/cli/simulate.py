@@ -13,12 +13,14 @@ import click
 
 from duly import Duly
 from duly.cli import options, words
-from duly.core.errors import InputError
+from duly.core.errors import BrokenApp, ConfigError, InputError
 from duly.facade.loading import load_app
+from duly.facade.simulated import in_words
 from duly.plugins import plugins, simulations
 
 if TYPE_CHECKING:
-    from duly.virtual.simulation import Conditions, Simulation, SimulationResult
+    from duly.virtual.simulation import Conditions, Simulation
+    from duly.virtual.story import SimulationResult
 
 
 class _Simulate(click.Command):
@@ -51,13 +53,17 @@ def _parameters() -> list[click.Parameter]:
 @click.option("--slow", type=float, default=0.0, metavar="SECONDS", help="How long each call takes.")
 @click.option("--crash-rate", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of calls.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same days.")
+@options.span_option(
+    "--late-after", help="How long after its time an item counts as late; default: as the app has it, or 1 minute."
+)
 @options.as_json
 def simulate(
     what: str, days: float, start: str, outages: tuple[str, ...], bursts: tuple[str, ...],
-    downtimes: tuple[str, ...], failure_rate: float, slow: float, crash_rate: float, seed: int, as_json: bool,
+    downtimes: tuple[str, ...], failure_rate: float, slow: float, crash_rate: float, seed: int,
+    late_after: float | None, as_json: bool,
     **parameters: int | None,
 ) -> None:  # fmt: skip
-    """Run the real engine over days in seconds: schedules, slots, windows, limits and retries as they would be.
+    """Run the real engine over days in seconds, and account for everything that was planned.
 
     NAME is an installed app that can be simulated; the options at the end are its parameters. Handlers are not called
     and nothing outside is touched: a model decides how each call ends.
@@ -77,9 +83,12 @@ def simulate(
         raise InputError("days", "must be a number of days")
     begin = options.moment(None if start == "now" else start, "start") or datetime.now(UTC).replace(microsecond=0)
     end = begin + timedelta(days=days)
-    with _quiet(), _world(what, model, begin, parameters) as world:
+    known = simulations().get(what)
+    if late_after is None:
+        late_after = known.late_after if known is not None else 60.0
+    with _quiet(), _world(what, model, begin, end, parameters) as world:
         _run(world, begin, end, shows=not as_json)
-        story = world.story(begin, end)
+        story = world.story(begin, end, late_after)
     if as_json:
         words.print_json(story)
     else:
@@ -98,21 +107,33 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _world(what: str, model: Conditions, begin: datetime, parameters: Mapping[str, int | None]) -> Iterator[Simulation]:
+def _world(
+    what: str, model: Conditions, begin: datetime, end: datetime, parameters: Mapping[str, int | None]
+) -> Iterator[Simulation]:
     from duly.virtual.simulation import Simulation
     from duly.virtual.world import stage
 
     simulation = simulations().get(what)
-    app = load_app(what) if simulation is None else Duly()
+    app = _loaded(what) if simulation is None else Duly()
     made = None if simulation is None else plugins()[what].on(app)
     # Rows are made a minute before the beginning, so that the first hour is a whole one.
     with stage(app, begin - timedelta(minutes=1)) as (clock, runner):
-        world = Simulation(app, clock, runner, model)
+        world = Simulation(app, clock, runner, model, until=end)
         if simulation is not None:
             given = {name: value for name, value in parameters.items() if value is not None}
             values = {each.name: given.get(each.name, each.default) for each in simulation.parameters}
             simulation.fill(made, world, **values)
         yield world
+
+
+def _loaded(what: str) -> Duly:
+    try:
+        return load_app(what)
+    except BrokenApp:
+        raise
+    except ConfigError as error:
+        known = ", ".join(sorted(simulations()))
+        raise ConfigError(f"{error}; installed apps that can be simulated: {known}") from None
 
 
 def _run(world: Simulation, begin: datetime, end: datetime, shows: bool) -> None:
@@ -135,19 +156,32 @@ def _print_story(what: str, story: SimulationResult, begin: datetime, end: datet
         cap = story.windows[0].cap
         click.echo(f"\nretries by window: average, least and most of at most {cap}")
         _bars([(f"{window.at:%H:%M}", window.dispatched) for window in story.windows])
-    rows = [
-        ["calls", f"{story.calls.total:,}, at most {story.calls.max_per_minute} in any minute"],
-        ["tries", f"{story.attempts:,} for {story.done:,} done"],
-        ["recovered after failures", f"{story.recovered:,}"],
-        ["in review", f"{story.failed:,}"],
-        ["deactivated", f"{story.deactivated:,}"],
-        ["crashes of workers", f"{story.crashes:,}"],
-        ["skipped occurrences", f"{story.skipped:,}"],
-        ["lateness", f"half within {words.span(story.late.p50_s)}, 99 % within {words.span(story.late.p99_s)}, "
-                     f"at most {words.span(story.late.max_s)}"],
-    ]  # fmt: skip
     click.echo()
-    console.print(words.table("", "", rows=rows))
+    console.print(words.table("", "", rows=[[name, text] for name, text in _account(story)]))
+    for each in story.interruptions:
+        click.echo(in_words(each))
+
+
+def _account(story: SimulationResult) -> list[tuple[str, str]]:
+    """Where everything that was planned ended, and how it went."""
+    late = story.lateness
+    replaced = f", of which {story.replaced:,} failed until the next one was due" if story.replaced else ""
+    return [
+        ("planned", f"{story.planned:,}"),
+        ("  done in time", f"{story.done:,}"),
+        ("  done late", f"{story.late:,}, more than {words.span(story.late_after_s)} after their time"),
+        ("  in review", f"{story.in_review:,}"),
+        ("  deactivated", f"{story.deactivated:,}"),
+        ("  skipped", f"{story.skipped:,}{replaced}"),
+        ("  still failing", f"{story.still_failing:,}"),
+        ("  still waiting", f"{story.waiting:,}"),
+        ("recovered after failures", f"{story.recovered:,}"),
+        ("tries", f"{story.attempts:,}"),
+        ("calls", f"{story.calls.total:,}, at most {story.calls.max_per_minute} in any minute"),
+        ("crashes of workers", f"{story.crashes:,}"),
+        ("lateness of what was done", f"half within {words.span(late.p50_s)}, 99 % within {words.span(late.p99_s)}, "
+                                      f"at most {words.span(late.max_s)}"),
+    ]  # fmt: skip
 
 
 def _bars(pairs: list[tuple[str, int]]) -> None:

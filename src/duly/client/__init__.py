@@ -461,9 +461,10 @@ class Client(AbstractContextManager["Client"]):
         seed: int | None = None,
         down_hours: float | None = None,
         fail_rate: float | None = None,
+        out_hours: float | None = None,
     ) -> results.SimulatedDays:
         """Simulate the next days of an app in virtual time."""
-        asked = {"app": app, "days": days, "parameters": parameters, "seed": seed}
+        asked = {"app": app, "days": days, "parameters": parameters, "seed": seed, "out_hours": out_hours}
         return self.http.post(
             results.SimulatedDays, "/api/simulate", **asked, down_hours=down_hours, fail_rate=fail_rate
         )

@@ -202,16 +202,23 @@ class Me(Struct, frozen=True):
     via: str
 
 
-class Summary(Struct, frozen=True):
+class Summary(Struct, frozen=True, kw_only=True):
+    """planned = done + late + in_review + deactivated + skipped + still_failing + waiting"""
+
+    planned: int
+    done: Annotated[int, Doc("In time.")]
+    late: Annotated[int, Doc("Done later than `lateAfterSeconds` after their time.")]
+    in_review: int
+    deactivated: Annotated[int, Doc("Items whose failure deactivated their schedule.")]
+    skipped: Annotated[int, Doc("Not made up for, not needed, or replaced by a newer one.")]
+    still_failing: Annotated[int, Doc("They wait for a retry at the end.")]
+    waiting: Annotated[int, Doc("They wait for their first try at the end, or run.")]
+    recovered: Annotated[int, Doc("Of the done: after failures.")]
     calls: int
     max_calls_per_minute: int
     tries: int
-    done: int
-    in_review: int
-    recovered: int
-    deactivated: int
-    skipped: int
-    late_p50_seconds: float
+    late_after_seconds: float
+    late_p50_seconds: Annotated[float, Doc("Half of what was done was done within this time.")]
     late_p99_seconds: float
     late_most_seconds: float
 
@@ -221,10 +228,22 @@ class SimulatedSeries(Struct, frozen=True):
     points: Annotated[list[tuple[float, float]], Doc("Seconds since 1970, and the value there.")]
 
 
+class Interruption(Struct, frozen=True):
+    """A downtime or an outage of simulated days, and what it took to make up for it."""
+
+    what: Literal["down", "outage"]
+    start: datetime
+    end: datetime
+    late: Annotated[int, Doc("Items that were planned before its end, and not done by then because of it.")]
+    seconds: Annotated[float | None, Doc("From its end until the last of them was done; null: not all of them were.")]
+    in_review: Annotated[int, Doc("Items that went to review before its end because of it.")]
+
+
 class SimulatedDays(Struct, frozen=True):
     summary: Summary
     series: list[SimulatedSeries]
     lines: Annotated[list[str], Doc("The same in plain words.")]
+    interruptions: list[Interruption]
 
 
 # -- how it is now, in one picture: whether all is well and why not, and the numbers behind that

@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import convert
+
 from duly.core.errors import InputError
-from duly.core.results import SimulatedDays, SimulatedSeries, Summary
+from duly.core.results import Interruption, SimulatedDays, SimulatedSeries, Summary
 from duly.plugins import simulations
 
 SECONDS = 25.0  # that a simulation may take
@@ -20,7 +22,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # always the same, so that the same se
 PROGRAM = [sys.executable, "-m", "duly.cli"]
 NONE: Mapping[str, int] = MappingProxyType({})
 # The bounds of what is asked; `days` must be more than the least.
-BOUNDS = {"days": (0, 14), "seed": (0, 2**31), "down_hours": (0, 168), "fail_rate": (0, 1)}
+BOUNDS = {"days": (0, 14), "seed": (0, 2**31), "down_hours": (0, 168), "out_hours": (0, 168), "fail_rate": (0, 1)}
 
 
 def simulated(
@@ -30,9 +32,11 @@ def simulated(
     seed: int = 0,
     down_hours: float = 0,
     fail_rate: float = 0,
+    out_hours: float = 0,
 ) -> SimulatedDays:
-    """Simulate these days. For `down_hours` no worker runs."""
-    for name, value in (("days", days), ("seed", seed), ("down_hours", down_hours), ("fail_rate", fail_rate)):
+    """Simulate these days. For `down_hours` no worker runs, and for `out_hours` every call fails."""
+    given = {"days": days, "seed": seed, "down_hours": down_hours, "out_hours": out_hours, "fail_rate": fail_rate}
+    for name, value in given.items():
         least, most = BOUNDS[name]
         if not least <= value <= most or (name == "days" and not value):
             raise InputError(name, f"must be between {least} and {most}, got {value!r:.40}")
@@ -42,13 +46,12 @@ def simulated(
         "--seed", str(seed), "--failure-rate", str(fail_rate),
         *(f"--{name.replace('_', '-')}={value}" for name, value in values.items()),
     ]  # fmt: skip
-    # After a third of the time, so that the days before and the recovery are visible.
-    down_from = (BEGIN + timedelta(days=days) / 3).replace(minute=0, second=0, microsecond=0)
-    if not down_hours:
-        return _told(_story(command))
-    found = _told(_story([*command, "--down", f"{down_from.isoformat()}/{down_hours * 3600:g}s"]))
-    found.lines.append(f"no worker ran for {down_hours:g} hours from {down_from:%Y-%m-%d %H:%M} UTC on")
-    return found
+    # After a third of the time, and after two, so that the days before and the recovery are visible.
+    for option, thirds, hours in (("--down", 1, down_hours), ("--outage", 2, out_hours)):
+        if hours:
+            at = (BEGIN + timedelta(days=days) * thirds / 3).replace(minute=0, second=0, microsecond=0)
+            command += [option, f"{at.isoformat()}/{hours * 3600:g}s"]
+    return _told(_story(command))
 
 
 def checked(app: str, parameters: Mapping[str, int]) -> dict[str, int]:
@@ -82,26 +85,44 @@ def _story(command: list[str]) -> dict[str, Any]:
 
 
 def _told(story: dict[str, Any]) -> SimulatedDays:
-    late = story["late"]
+    late = story["lateness"]
+    gone = convert(story["interruptions"], list[Interruption])
+    counted = ("planned", "done", "late", "in_review", "deactivated", "skipped", "still_failing", "waiting")
     found = Summary(
+        **{name: story[name] for name in (*counted, "recovered")},
         calls=story["calls"]["total"], max_calls_per_minute=story["calls"]["max_per_minute"], tries=story["attempts"],
-        done=story["done"], in_review=story["failed"], recovered=story["recovered"], deactivated=story["deactivated"],
-        skipped=story["skipped"], late_p50_seconds=late["p50_s"], late_p99_seconds=late["p99_s"],
+        late_after_seconds=story["late_after_s"], late_p50_seconds=late["p50_s"], late_p99_seconds=late["p99_s"],
         late_most_seconds=late["max_s"],
     )  # fmt: skip
     lines = [
-        f"{found.calls:,} calls, at most {found.max_calls_per_minute} in any minute",
-        f"{found.tries:,} tries for {found.done:,} done",
-        f"{found.recovered:,} recovered after failures, {found.in_review:,} in review, "
-        f"{found.deactivated:,} deactivated",
-        f"half started within {late['p50_s']:.1f} s of their time, 99 % within {late['p99_s']:.1f} s, "
+        f"{found.planned:,} planned: {found.done:,} done in time, {found.late:,} late, {found.in_review:,} in review, "
+        f"{found.deactivated:,} deactivated, {found.skipped:,} skipped, {found.still_failing:,} still failing, "
+        f"{found.waiting:,} still waiting",
+        f"{found.calls:,} calls, at most {found.max_calls_per_minute} in any minute; {found.tries:,} tries, and "
+        f"{found.recovered:,} recovered after failures",
+        f"half of what was done was done within {late['p50_s']:.1f} s of its time, 99 % within {late['p99_s']:.1f} s, "
         f"all within {late['max_s']:.1f} s",
+        *map(in_words, gone),
     ]
     series = [
         SimulatedSeries("dispatched per hour", _points(story["hours"])),
         SimulatedSeries("retried per window", _points(story["windows"])),
     ]
-    return SimulatedDays(found, [each for each in series if each.points], lines)
+    return SimulatedDays(found, [each for each in series if each.points], lines, gone)
+
+
+def in_words(gone: Interruption) -> str:
+    """A downtime or an outage, and what it took to make up for it."""
+    hours = (gone.end - gone.start).total_seconds() / 3_600
+    what = "no worker ran" if gone.what == "down" else "every call failed"
+    begun = f"{what} for {hours:g} h from {gone.start:%Y-%m-%d %H:%M} UTC on"
+    if gone.in_review:
+        begun += f", and {gone.in_review:,} went to review"
+    if not gone.late:
+        return f"{begun}: nothing was late"
+    if gone.seconds is None:
+        return f"{begun}: {gone.late:,} were late, and not all of them were done by the end"
+    return f"{begun}: {gone.late:,} were late, and the last of them was done {gone.seconds / 60:,.1f} min after it"
 
 
 def _points(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:

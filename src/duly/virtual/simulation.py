@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -24,8 +24,6 @@ from duly.core.clock import ManualClock
 from duly.core.errors import InputError
 from duly.core.model import Ask, Change, Done, Failed, Grant, Item, Revision, Schedule
 from duly.core.policy.limits import period
-from duly.core.policy.recur import Slot, between, parse, zone_named
-from duly.core.policy.retry import windows_of
 from duly.engine.calls import Verdicts
 from duly.engine.rescuer import Detector, Rescuer
 from duly.engine.work import Work
@@ -34,12 +32,10 @@ from duly.store.contract import Plan, Store
 from duly.tasks.checks import when
 from duly.tasks.task import Task
 from duly.verbs.read import Read
+from duly.virtual.story import SimulationResult, tell
 from duly.virtual.world import World
 
-MINUTE = timedelta(minutes=1)
-INSTANT = timedelta(microseconds=1)
-MOST = 100_000  # how many times of one slot or rule are counted
-UTC_ZONE = zone_named("UTC")
+LATE_AFTER = 60.0  # seconds after its time from which an item counts as late
 _SPAN = re.compile(r"(?P<at>[^/@]+)/(?P<long>[^/@]+)(?:@(?P<value>[0-9.]+))?")
 
 
@@ -99,7 +95,12 @@ class Upstream:
         self._chance = random.Random(model.seed)  # noqa: S311 - a simulation is to be repeated
 
     def is_out(self) -> bool:
-        return any(self._clock.now() in outage for outage in self._model.outages)
+        return self.out_for() > 0
+
+    def out_for(self) -> float:
+        """Seconds until the outage of now is over; 0: there is none."""
+        now = self._clock.now()
+        return max(((outage.end - now).total_seconds() for outage in self._model.outages if now in outage), default=0.0)
 
     def fails(self) -> bool:
         """Whether the next item fails."""
@@ -120,49 +121,6 @@ class Upstream:
 Responder = Callable[[Task[..., Any], Sequence[Item]], Verdicts]
 
 
-class Hour(Struct, frozen=True):
-    """How many items a slot made in an hour, or all schedules together, and how many members it had."""
-
-    at: datetime
-    slot: int | None
-    members: int | None
-    dispatched: int
-
-
-class Window(Struct, frozen=True):
-    at: datetime
-    cap: int
-    waiting: int  # when items were first claimed in it
-    dispatched: int
-
-
-class Calls(Struct, frozen=True):
-    total: int
-    max_per_minute: int  # in any sliding minute
-
-
-class Lateness(Struct, frozen=True):
-    p50_s: float
-    p99_s: float
-    max_s: float
-
-
-class SimulationResult(Struct, frozen=True):
-    """The result of a simulation."""
-
-    hours: list[Hour]
-    windows: list[Window]
-    calls: Calls
-    attempts: int
-    done: int
-    failed: int
-    deactivated: int
-    recovered: int
-    crashes: int
-    skipped: int
-    late: Lateness
-
-
 class Ledger:
     """A store that records what happens in a simulation. It has more detail than the result, for checks.
 
@@ -178,7 +136,8 @@ class Ledger:
         self.waiting: dict[datetime, int] = {}
         self.calls: list[datetime] = []
         self.attempts: list[tuple[datetime, Item]] = []
-        self.lateness: list[float] = []
+        self.failures: dict[int, list[datetime]] = {}  # when tries of an item that failed began
+        self.broke: set[int] = set()  # items whose failure deactivated their schedule
         self.ends: list[tuple[datetime, Change]] = []
         self.crashes = 0
         self.skipped = 0
@@ -232,12 +191,20 @@ class Ledger:
     def _started(self, items: Sequence[Item]) -> None:
         now = self._app.clock.now()
         self.attempts.extend((now, item) for item in items)
-        # Retries are left out, because they wait for their window.
-        self.lateness.extend((now - item.due_at).total_seconds() for item in items if item.lane == "main")
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         refused = self._store.settle(changes, closed, connection)
-        self.ends.extend((self._app.clock.now(), change) for change in changes if change.id not in refused)
+        now = self._app.clock.now()
+        for change in changes:
+            if change.id in refused:
+                continue
+            self.ends.append((now, change))
+            if change.tried is not None:
+                self.failures.setdefault(change.id, []).append(change.tried.started_at or now)
+            if change.member is not None and change.member.is_broken:
+                self.broke.add(change.id)
+            elif change.member is not None and change.member.is_excused:
+                self.broke.discard(change.id)
         return refused
 
 
@@ -253,7 +220,11 @@ class Simulation(World):
 
     most = 10_000_000
 
-    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Conditions) -> None:
+    def __init__(
+        self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Conditions, until: datetime | None = None
+    ) -> None:
+        # Until when it will run: apps fill this time with work.
+        self.until = until or clock.now() + timedelta(days=1)
         self.upstream = Upstream(model, clock)
         self.answer: Responder = self.upstream.answer
         self._model = model
@@ -261,7 +232,7 @@ class Simulation(World):
         self._lost: list[datetime] = []  # when leases of dead workers run out
         self._turn = 0
         super().__init__(app, clock, runner)
-        self._rescuer = Rescuer(self._store, app.tasks, _ByTheClock(0), sweep=app.settings.sweep_seconds)
+        self._rescuer = Rescuer(self._store, app.internals.all_tasks, _ByTheClock(0), sweep=app.settings.sweep_seconds)
 
     def _observed(self, app: Duly) -> Store:
         self.ledger = Ledger(app)
@@ -326,70 +297,13 @@ class Simulation(World):
 
     # -- what happened
 
-    def story(self, start: datetime, end: datetime) -> SimulationResult:
-        ledger = self.ledger
-        ends = [change for _, change in ledger.ends]
-        return SimulationResult(
-            hours=self._hours(start, end),
-            windows=self._windows(start, end),
-            calls=Calls(len(ledger.calls), busiest_minute(ledger.calls)),
-            attempts=len(ledger.attempts),
-            done=sum(change.state == "done" for change in ends),
-            failed=sum(change.state == "failed" for change in ends),
-            deactivated=sum(1 for _ in self.app.schedules.pages(state="broken")),
-            recovered=sum(change.state == "done" and change.failures > 0 for change in ends),
-            crashes=ledger.crashes,
-            skipped=ledger.skipped,
-            late=_late(ledger.lateness),
-        )
+    def story(self, start: datetime, end: datetime, late_after: float = LATE_AFTER) -> SimulationResult:
+        """What happened to everything that was planned until then; done later than `late_after` seconds is late."""
+        return tell(self, start, end, late_after)
 
-    def _hours(self, start: datetime, end: datetime) -> list[Hour]:
-        made = self.ledger.made
-        if slots := self._slots():
-            times = {
-                (at, slot.slot)
-                for slot in slots
-                for at in between(slot, start - INSTANT, end - INSTANT, UTC_ZONE, MOST)
-            }
-            return [
-                Hour(at, slot, self.ledger.members.get((at, slot), 0), made[at, slot]) for at, slot in sorted(times)
-            ]
-        hours: Counter[datetime] = Counter()
-        for (at, _), count in made.items():
-            hours[at.replace(minute=0, second=0, microsecond=0)] += count
-        return [Hour(at, None, None, count) for at, count in sorted(hours.items()) if start <= at < end]
-
-    def _slots(self) -> list[Slot]:
-        """Every slot of the rings that there are."""
-        rings = {each.ring for each in self.app.schedules.slots()}
-        rules = [parse(each.rule) for ring in rings for each in self.app.schedules.page(ring=ring, most=1)]
-        return [Slot(n, rule.of, rule.period) for rule in rules if isinstance(rule, Slot) for n in range(rule.of)]
-
-    def _windows(self, start: datetime, end: datetime) -> list[Window]:
-        found = {}
-        for task in self.app.tasks.values():
-            windows = windows_of(task.rules.retry)
-            if windows is None:
-                continue
-            at = start - INSTANT
-            while (at := windows.around(at)[1]) < end:
-                dispatched = len(self.ledger.retried.get(at, ()))
-                found[at] = Window(at, windows.cap, self.ledger.waiting.get(at, 0), dispatched)
-        return [found[at] for at in sorted(found)]
-
-
-def busiest_minute(times: Sequence[datetime]) -> int:
-    """The most calls in any sliding minute."""
-    recent: deque[datetime] = deque()
-    most = 0
-    for time in sorted(times):
-        recent.append(time)
-        while recent[0] <= time - MINUTE:
-            recent.popleft()
-        most = max(most, len(recent))
-    return most
-
-
-def _late(lateness: Sequence[float]) -> Lateness:
-    ordered = sorted(max(each, 0.0) for each in lateness) or [0.0]
-    return Lateness(*(round(ordered[int((len(ordered) - 1) * share)], 3) for share in (0.5, 0.99, 1.0)))
+    def interruptions(self, start: datetime, end: datetime) -> list[tuple[Literal["down", "outage"], Interval]]:
+        """The downtimes and outages that ended in this time."""
+        found: list[tuple[Literal["down", "outage"], Interval]] = [
+            *(("down", each) for each in self._model.downtimes), *(("outage", each) for each in self._model.outages),
+        ]  # fmt: skip
+        return [(what, each) for what, each in found if start <= each.start < end and each.end <= end]

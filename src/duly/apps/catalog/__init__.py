@@ -63,7 +63,7 @@ __all__ = [
 plugin = shipped(
     __name__, "A catalog kept in step with its supplier, every product once a day.", CatalogSettings, install,
     simulation=Simulated(
-        parameters=(Parameter(name="products", label="Products", default=5_000),), fill=simulated
+        parameters=(Parameter(name="products", label="Products", default=5_000),), fill=simulated, late_after=3_600.0
     ),
     screens=(
         Screen(path="catalog", title="Catalog", script="catalog.js"),

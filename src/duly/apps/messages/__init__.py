@@ -20,10 +20,11 @@ from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.messages.settings import MessagesSettings, checks, is_broker_named, lacking
 from duly.core.errors import ConfigError
-from duly.plugin import Screen
+from duly.plugin import Parameter, Screen, Simulated
 
 if TYPE_CHECKING:
     from duly.apps.messages.service import MessageRetry
+    from duly.virtual.simulation import Simulation
 
     app: Duly
     messages: MessageRetry
@@ -41,10 +42,17 @@ def _install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     return install(app, settings)
 
 
+def _simulated(service: MessageRetry, world: Simulation, messages: int) -> None:
+    from duly.apps.messages.simulated import fill
+
+    fill(service, world, messages)
+
+
 plugin = shipped(
     __name__, "A retry service between RabbitMQ queues.", MessagesSettings, _install, checks=checks,
     metrics=lambda service: vars(service.metrics).values(), is_default=is_broker_named,
     needs="duly[rabbitmq]",
+    simulation=Simulated(parameters=(Parameter(name="messages", label="Messages", default=1_000),), fill=_simulated),
     screens=(Screen(path="messages", title="Messages", script="messages.js"),),
 )  # fmt: skip
 

@@ -56,9 +56,13 @@ class Rows:
 
     def delay(self, retry_count: int, queue: str = "") -> float:
         """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
+        return self.backoff(retry_count, queue) + random.random()  # noqa: S311 - spreads load, hides nothing
+
+    def backoff(self, retry_count: int, queue: str = "") -> float:
+        """The same without jitter."""
         rules = self._rules.get(queue, self._general)
         delay_ms: int = min(rules.base_ms * 2 ** min(retry_count, 64), rules.max_ms)
-        return delay_ms / 1000 + random.random()  # noqa: S311 - spreads load, hides nothing
+        return delay_ms / 1000
 
     def retries(self, queue: str) -> int:
         """How many retries a message of this queue has if it sets no number itself."""

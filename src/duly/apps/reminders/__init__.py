@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
-from duly.apps.reminders.calls import Reminder, Reminders, Status, install
+from duly.apps.reminders.calls import Reminder, Reminders, Status, install, simulated
 from duly.apps.reminders.settings import RemindersSettings, checks
-from duly.plugin import Screen
+from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ if TYPE_CHECKING:
     reminders: Reminders
     remind: Task[..., Any]
 
-__all__ = ["Reminder", "Reminders", "RemindersSettings", "Status", "plugin", "reminders_on"]
+__all__ = ["Reminder", "Reminders", "RemindersSettings", "Status", "plugin", "reminders_on", "simulated"]
 
 
 plugin = shipped(
     __name__, "Reminders that become phone calls.", RemindersSettings, install, checks=checks,
+    simulation=Simulated(
+        parameters=(Parameter(name="reminders", label="Reminders", default=1_000),), fill=simulated
+    ),
     screens=(Screen(path="reminders", title="Reminders", script="reminders.js"),),
     aliases={
         "SCHEDULER_BATCH_SIZE": "concurrency", "SCHEDULER_POLL_INTERVAL_SECONDS": "poll_seconds",

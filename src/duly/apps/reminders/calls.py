@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Meta, Struct
 
@@ -23,6 +23,9 @@ from duly.tasks import puttable
 from duly.tasks.checks import checked_moment
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
+
+if TYPE_CHECKING:
+    from duly.virtual.simulation import Simulation
 
 log = logging.getLogger("duly.reminders")
 
@@ -47,6 +50,7 @@ STATES: dict[Status, State] = {
 
 
 PAGE = 500
+GOLDEN = 0.6180339887498949  # its multiples, without their whole parts, are spread evenly from 0 to 1
 
 
 class Reminder(Struct, frozen=True, kw_only=True):
@@ -261,3 +265,11 @@ def install(app: Duly, settings: RemindersSettings) -> Reminders:
         return result
 
     return Reminders(app, remind)
+
+
+def simulated(made: Reminders, world: Simulation, reminders: int) -> None:
+    """Fill a simulation with this many reminders, evenly over its time. Calls are made by its model."""
+    begin, long = world.clock.now(), world.until - world.clock.now()
+    for n in range(reminders):
+        at = begin + long * (n * GOLDEN % 1)
+        made.app.internals.place(made.new(f"+385 1 {100_000 + n}", "Simulated", at))

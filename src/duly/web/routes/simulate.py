@@ -13,6 +13,7 @@ from duly.core.wire import Doc
 from duly.facade.simulated import checked, simulated
 from duly.plugins import simulations
 from duly.web.auth import Admin
+from duly.web.desk import App
 from duly.web.problems import Problem
 from duly.web.routing import Router, repeatable
 from duly.web.schemas import Model, Word, example
@@ -30,6 +31,7 @@ class SimulateIn(Model, **example(app="shop", days=1, parameters={"products": 10
     )
     seed: Annotated[int, Field(ge=0, le=2**31)] = Field(default=0, description="The same seed gives the same days.")
     down_hours: Annotated[float, Field(ge=0, le=168)] = Field(default=0, description="For how long no worker runs.")
+    out_hours: Annotated[float, Field(ge=0, le=168)] = Field(default=0, description="For how long every call fails.")
     fail_rate: Annotated[float, Field(ge=0, le=1)] = Field(default=0, description="The share of items that fail.")
 
 
@@ -50,9 +52,9 @@ class Simulations(Struct, frozen=True):
 
 
 @router.get("/api/simulate")
-def list_simulations(principal: Admin) -> Simulations:
-    """The installed apps that can be simulated, with the parameters of each."""
-    found = sorted((name, each.parameters) for name, each in simulations().items())
+def list_simulations(app: App, principal: Admin) -> Simulations:
+    """The apps of this service that can be simulated, with the parameters of each."""
+    found = sorted((name, each.parameters) for name, each in simulations().items() if name in app.internals.plugins)
     return Simulations([
         Simulation(name, [SimulationParameter(each.name, each.label, each.shown, each.most) for each in parameters])
         for name, parameters in found

@@ -10,24 +10,52 @@ import { Command, Empty, Loaded, Trouble } from "../parts/marks.js";
 import { Chart } from "../parts/chart.js";
 import { Field } from "../parts/fields.js";
 
-/** @type {Record<string, string>} */
-const WORDS = {
-  calls: "Calls",
-  maxCallsPerMinute: "Most calls in a minute",
-  tries: "Tries",
-  done: "Done",
+/**
+ * Where everything that was planned ended: the others add up to the first.
+ * @type {Record<string, string>}
+ */
+const ENDS = {
+  planned: "Planned",
+  done: "Done in time",
+  late: "Done late",
   inReview: "In review",
-  recovered: "Recovered after failures",
   deactivated: "Deactivated",
   skipped: "Skipped",
-  lateP50Seconds: "Half started within",
+  stillFailing: "Still failing",
+  waiting: "Still waiting",
+};
+/** @type {Record<string, string>} */
+const FIGURES = {
+  recovered: "Recovered after failures",
+  tries: "Tries",
+  calls: "Calls",
+  maxCallsPerMinute: "Most calls in a minute",
+  lateP50Seconds: "Half done within",
   lateP99Seconds: "99 % within",
   lateMostSeconds: "All within",
 };
 /** @type {Record<string, string>} */
-const TONES = { done: "ok", inReview: "bad", deactivated: "bad", recovered: "running", tries: "waiting" };
+const TONES = {
+  done: "ok", late: "warn", inReview: "bad", deactivated: "bad", stillFailing: "warn", recovered: "running",
+  tries: "waiting",
+};
 /** @param {string} name */
 const toneOf = (name) => (name.startsWith("retried") ? "retried" : "done");
+
+/** @param {{ of: Record<string, number>, words: Record<string, string>, label: string }} props */
+const Tiles = ({ of, words, label }) => html`
+  <div class="tiles" role="group" aria-label=${label}>
+    ${Object.entries(words).map(([name, word]) => html`
+      <${Tile}
+        key=${name}
+        label=${word}
+        value=${name.endsWith("Seconds") ? duration(of[name]) : count(of[name])}
+        tone=${of[name] ? TONES[name] : null}
+        note=${name === "late" ? `more than ${duration(of.lateAfterSeconds)} after their time` : null}
+      />
+    `)}
+  </div>
+`;
 
 /** @param {{ of: Answer<"/api/simulate", "post"> }} props */
 function Result({ of }) {
@@ -36,16 +64,8 @@ function Result({ of }) {
     <${Section} title="In plain words">
       <ul class="lines">${of.lines.map((line) => html`<li>${line}</li>`)}</ul>
     </${Section}>
-    <div class="tiles">
-      ${Object.entries(WORDS).map(([name, word]) => html`
-        <${Tile}
-          key=${name}
-          label=${word}
-          value=${name.endsWith("Seconds") ? duration(summary[name]) : count(summary[name])}
-          tone=${summary[name] ? TONES[name] : null}
-        />
-      `)}
-    </div>
+    <${Tiles} of=${summary} words=${ENDS} label="Where everything that was planned ended" />
+    <${Tiles} of=${summary} words=${FIGURES} label="How it went" />
     <${Section} title="Curves">
       ${of.series.map((series) => html`
         <${Chart}
@@ -77,7 +97,7 @@ export default function SimulateScreen() {
     <${Loaded} of=${known}>
       ${({ items }) =>
         items.length ? html`<${Simulate} apps=${items} />` : html`
-          <${Empty} title="No installed app can be simulated."></${Empty}>
+          <${Empty} title="No app of this service can be simulated."></${Empty}>
         `
       }
     </${Loaded}>
@@ -125,6 +145,7 @@ function Simulate({ apps }) {
         parameters: values,
         seed: Number(form.seed),
         downHours: Number(form.down || 0),
+        outHours: Number(form.out || 0),
         failRate: Number(form.fail || 0) / 100,
       });
       if (!isOver.current) setAnswer({ found });
@@ -157,6 +178,7 @@ function Simulate({ apps }) {
         ...parameters.map(({ name, label, shown, most }) => ({ name, label, shown, max: most, required: true })),
         { name: "fail", label: "Calls that fail (%)", shown: 2, max: 100, step: "any" },
         { name: "down", label: "Hours without a worker", shown: 0, max: 96, step: "any" },
+        { name: "out", label: "Hours in which every call fails", shown: 0, max: 96, step: "any" },
       ].map(({ shown, ...field }) => html`
         <${Field} key=${field.name} type="number" min="0" ...${field} value=${given(field.name, shown)} />
       `)}
