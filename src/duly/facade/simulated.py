@@ -100,8 +100,8 @@ def _told(story: dict[str, Any]) -> SimulatedDays:
         f"{found.waiting:,} still waiting",
         f"{found.calls:,} calls, at most {found.max_calls_per_minute} in any minute; {found.tries:,} tries, and "
         f"{found.recovered:,} recovered after failures",
-        f"half of what was done was done within {late['p50_s']:.1f} s of its time, 99 % within {late['p99_s']:.1f} s, "
-        f"all within {late['max_s']:.1f} s",
+        f"half of what was done was done within {_long(late['p50_s'])} of its time, 99 % within "
+        f"{_long(late['p99_s'])}, all within {_long(late['max_s'])}",
         *map(in_words, gone),
     ]
     series = [
@@ -122,7 +122,15 @@ def in_words(gone: Interruption) -> str:
         return f"{begun}: nothing was late"
     if gone.seconds is None:
         return f"{begun}: {gone.late:,} were late, and not all of them were done by the end"
-    return f"{begun}: {gone.late:,} were late, and the last of them was done {gone.seconds / 60:,.1f} min after it"
+    return f"{begun}: {gone.late:,} were late, and the last of them was done {_long(gone.seconds)} after it"
+
+
+def _long(seconds: float) -> str:
+    """A length of time in its largest fitting unit."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:,.1f} s"
 
 
 def _points(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:

@@ -234,16 +234,12 @@ export default function Plan() {
         keyOf=${(each) => each.products}
         columns=${[
           { title: "Products", isNumber: true, cell: (each) => count(each.products) },
-          { title: "In each slot", isNumber: true, cell: (each) => count(each.perHour) },
-          { title: "Calls used", isNumber: true, cell: (each) => percent(each.dayUsedPercent) },
           { title: "Fits", cell: (each) => (each.fits ? "yes" : "no") },
           { title: "Recommended changes", isWide: true, cell: (each) => each.changes.join("; ") || "none" },
+          { title: "In each slot", isNumber: true, cell: (each) => count(each.perHour) },
+          { title: "Calls used", isNumber: true, cell: (each) => percent(each.dayUsedPercent) },
         ]}
       />
-      <p class="note">
-        ${`${count(plan.dayLimit)} calls a day carry ${count(plan.mostProducts)} products if each call is used, and ` +
-        `${count(plan.usableProducts)} with room for retries and errors.`}
-      </p>
       <${Section} title="Figures">
         <div class="card">
           <${Facts}
@@ -251,6 +247,8 @@ export default function Plan() {
               ["Scheduled calls a day", count(plan.scheduledCalls)],
               ["Retry calls a day", count(plan.retryCalls)],
               ["Calls allowed a day", count(plan.dayLimit)],
+              ["Products, if each call is used", count(plan.mostProducts)],
+              ["Products, with room for retries", count(plan.usableProducts)],
               ["Fullest hour", minutes(plan.worstHourMinutes)],
               ["A slot", minutes(plan.slotMinutes)],
               ["A retry window", minutes(plan.windowMinutes)],
