@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -67,9 +68,9 @@ def test_a_table_comes_in_as_it_is_with_state_failures_last_sync_last_error_and_
     assert texts(at, TABLE) == [
         "success: next sync 2024-01-16 09:00 UTC",
         "success: next sync 2024-01-15 11:00 UTC",
-        "failed, 2 failures in a row: retried in the retry window of 2024-01-15 10:30 UTC",
-        "failed, 2 failures in a row: retried in the retry window of 2024-01-15 10:30 UTC",
-        "failed, 1 failure in a row: retried in the retry window of 2024-01-15 10:30 UTC",
+        "failed, 2 failures in a row: waits for a retry window; the next one opens 2024-01-15 10:30 UTC",
+        "failed, 2 failures in a row: waits for a retry window; the next one opens 2024-01-15 10:30 UTC",
+        "failed, 1 failure in a row: waits for a retry window; the next one opens 2024-01-15 10:30 UTC",
         "deactivated, 5 failures in a row: only a person can reactivate it",
         "pending (it was syncing): next sync 2024-01-15 12:00 UTC",
         "pending: next sync 2024-01-15 13:00 UTC",
@@ -327,12 +328,19 @@ def test_a_source_that_cannot_be_read_says_why(tmp_path: Path, postgres_url: str
         (str(made), lambda text: "no table 'product_sync_schedule' in this database; it has products. Name it" in text),
         (str(broken), lambda text: "cannot be read" in text),
         ("mysql://host/shop", lambda text: "must be a file, or a URL of sqlite:/// or postgresql://" in text),
+        (nobody.replace(":9/", ":secret/"), lambda text: "cannot be read" in text and "secret" not in text),
         (nobody, lambda text: "the database cannot be read" in text and "secret" not in text),
     ]
     for source, is_plain in refusals:
         with pytest.raises(InputError) as refused:
             rows_of(source)
         assert is_plain(str(refused.value)), refused.value
+
+
+def test_without_psycopg_a_postgres_table_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InputError, match=r"needs psycopg, which is not installed: pip install 'duly\[postgres\]'"):
+        rows_of("postgresql://127.0.0.1:9/none")
 
 
 def test_the_other_database_is_only_read(tmp_path: Path) -> None:

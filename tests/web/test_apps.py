@@ -99,7 +99,9 @@ def test_products_of_another_system_come_in_with_their_state_and_each_row_is_rep
     ]
     made = house.ana.post("/api/products/import", json={"products": rows}).json()
     assert (made["products"], [each["result"] for each in made["rows"]]) == (2, ["new", "new", "repeated"])
-    assert made["rows"][0]["text"].startswith("failed, 2 failures in a row: retried in the retry window of ")
+    assert made["rows"][0]["text"].startswith(
+        "failed, 2 failures in a row: waits for a retry window; the next one opens "
+    )
     assert made["rows"][1]["text"] == "deactivated, 5 failures in a row: only a person can reactivate it"
     assert {each["sku"]: each["isActive"] for each in house.ana.get("/api/products").json()["items"]} == {
         "a": True, "b": False,

@@ -235,7 +235,7 @@ class Interruption(Struct, frozen=True):
     start: datetime
     end: datetime
     late: Annotated[int, Doc("Items that were planned before its end, and not done by then because of it.")]
-    seconds: Annotated[float | None, Doc("From its end until the last of them was done; null: not all of them were.")]
+    seconds: Annotated[float | None, Doc("From its end until the last of them was tried; null: not all of them were.")]
     in_review: Annotated[int, Doc("Items that went to review before its end because of it.")]
 
 

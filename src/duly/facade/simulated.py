@@ -121,8 +121,8 @@ def in_words(gone: Interruption) -> str:
     if not gone.late:
         return f"{begun}: nothing was late"
     if gone.seconds is None:
-        return f"{begun}: {gone.late:,} were late, and not all of them were done by the end"
-    return f"{begun}: {gone.late:,} were late, and the last of them was done {_long(gone.seconds)} after it"
+        return f"{begun}: {gone.late:,} were late, and not all of them were tried by the end of these days"
+    return f"{begun}: {gone.late:,} were late, and the last of them was tried {_long(gone.seconds)} after it"
 
 
 def _long(seconds: float) -> str:

@@ -139,21 +139,23 @@ def _lateness(lateness: Sequence[float]) -> Lateness:
 def _interruption(
     what: Literal["down", "outage"], gone: Interval, rows: Iterable[Row], failures: Mapping[int, Sequence[datetime]]
 ) -> Interruption:
-    """An item that had failed before waits for its own retry, and one that fails again later does so too."""
+    """An item that had failed before waits for its own retry, and is not late because of this."""
     in_review = 0
-    ends: list[datetime | None] = []
+    tried: list[datetime | None] = []
     for row in rows:
-        ended = row.finished_at
+        ended, failed = row.finished_at, failures.get(row.id, ())
         is_skipped = row.state == "cancelled" or (row.state == "done" and not _is_done(row))
-        if row.planned_at >= gone.end or is_skipped or any(at not in gone for at in failures.get(row.id, ())):
+        if row.planned_at >= gone.end or is_skipped or any(at < gone.start for at in failed):
             continue
-        if ended is None or ended >= gone.end:
-            ends.append(ended)
-        elif row.state == "failed" and ended in gone:
-            in_review += 1
-    done = [ended for ended in ends if ended is not None]
-    seconds = (max(done, default=gone.end) - gone.end).total_seconds() if len(done) == len(ends) else None
-    return Interruption(what, gone.start, gone.end, len(ends), seconds, in_review)
+        if ended is not None and ended < gone.end:
+            in_review += row.state == "failed" and ended in gone
+            continue
+        tries = [at for at in (*failed, row.started_at) if at is not None and at >= gone.end]
+        if tries or ended is None:  # not one that ran when it began, and just ended later
+            tried.append(min(tries, default=None))
+    last = [at for at in tried if at is not None]
+    seconds = (max(last, default=gone.end) - gone.end).total_seconds() if len(last) == len(tried) else None
+    return Interruption(what, gone.start, gone.end, len(tried), seconds, in_review)
 
 
 def _hours(world: Simulation, rows: Iterable[Row], start: datetime, end: datetime) -> list[Hour]:

@@ -9,6 +9,7 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from duly.apps.catalog.imports import ACCEPTED, COLUMNS
 from duly.core.errors import InputError
@@ -133,7 +134,10 @@ def _of_postgres(url: str, table: str) -> tuple[list[str], Sequence[Sequence[Any
             assert cursor.description is not None
             return [column.name for column in cursor.description], cursor.fetchmany(MOST + 1)
     except psycopg.Error as error:
-        raise InputError("source", f"the database cannot be read: {str(error).strip().splitlines()[0]:.300}") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if secret := urlsplit(url).password:
+            reason = reason.replace(secret, "***")
+        raise InputError("source", f"the database cannot be read: {reason:.300}") from None
 
 
 def _no_table(table: str, tables: Sequence[str]) -> str:

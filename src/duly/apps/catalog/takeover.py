@@ -70,8 +70,8 @@ def _standing(row: Import, schedule: Schedule, task: Task[..., Any], now: dateti
         return f"deactivated, {failures}: only a person can reactivate it"
     if row.has_failed:
         windows = windows_of(task.rules.retry)
-        when = f"in the retry window of {_time(windows.around(now)[1])}" if windows else "later"
-        return f"failed, {failures}: retried {when}"
+        following = f"; the next one opens {_time(windows.around(now)[1])}" if windows else ""
+        return f"failed, {failures}: waits for a retry window{following}"
     status = "pending (it was syncing)" if row.sync_status == "syncing" else row.sync_status or "pending"
     counted = f", {failures}" if schedule.failures else ""
     return f"{status}{counted}: next sync {_time(_next_sync(row, schedule, now))}{_news(row)}"
