@@ -182,6 +182,23 @@ def test_all_join_or_none(store: Store) -> None:
     assert loads(store) == {}
 
 
+def test_a_schedule_joins_with_the_slot_and_the_past_that_another_system_knows(store: Store) -> None:
+    past: dict[str, Any] = {
+        "failures": 2, "fingerprint": "v1", "keep": b'{"price":"1.5"}', "last_error": "busy", "last_success_at": NOW,
+    }  # fmt: skip
+    chosen, broken, *others = enroll(
+        store, a_member("a", 3, slot=1, **past), a_member("b", 3, slot=1, broken_at=NOW, **past),
+        *(a_member(key, 3) for key in "cde"),
+    )  # fmt: skip
+    assert [get(store, each).slot for each in others] == [0, 2, 0], "the emptiest ones beside the chosen one"
+    assert loads(store) == {0: 2, 1: 1, 2: 1}
+    for schedule_id, is_active in ((chosen, True), (broken, False)):
+        found = get(store, schedule_id)
+        assert {name: getattr(found, name) for name in past} == past
+        assert (found.slot, found.rule, found.is_active) == (1, "slot 1/3", is_active)
+        assert found.next_at == (after(1) if is_active else None)
+
+
 def test_what_is_done_on_a_transactions_connection_is_seen_there_and_goes_with_it(store: Store) -> None:
     schedule_id = enroll_one(store)
 
