@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from duly.core.clock import EPOCH, DatabaseClock
-from duly.core.model import Done, Item, Line, Share
+from duly.core.model import Ask, Done, Grant, Head, Item, Line, Share
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters
 from duly.engine.news import ClaimerInbox
@@ -35,6 +36,15 @@ class Basket:
 
     def allowance(self, line: Line) -> int:
         return self.allowed.get(line.queue, self.room())
+
+    def allows_new(self, *, queue: str | None = None, owner: str | None = None) -> int:
+        return self.room() if queue is None else self.allowed.get(queue, self.room())
+
+    def busy_queues(self, owner: str) -> list[str]:
+        return []
+
+    def busy_owners(self) -> list[str]:
+        return []
 
     def room(self) -> int:
         return self.size - len(self.items)
@@ -354,6 +364,83 @@ def test_due_work_behind_many_due_lines_has_its_turn(store: Store) -> None:
         if len(seen) == 3_000:
             break
     assert len(seen) == 3_000
+
+
+class Shared(Basket):
+    """A pool in which some owners have used up their share of the slots."""
+
+    def __init__(self, room: int = 10, full: tuple[str, ...] = ()) -> None:
+        super().__init__(room)
+        self.full = full
+
+    def allowance(self, line: Line) -> int:
+        return 0 if line.owner in self.full else self.room()
+
+    def allows_new(self, *, queue: str | None = None, owner: str | None = None) -> int:
+        return 0 if owner in self.full else self.room()
+
+
+def ready_queues(store: Store, pool: Basket, many: int) -> Claimer:
+    """A claimer that knows of this many ready queues of ann, none of which it claimed yet."""
+    store.load(new(queue=f"ann/{n:05}", owner="ann", due_at=after(-60 + n / 100)) for n in range(many))
+    room, pool.size = pool.size, 0
+    one, now = claimer(store, pool), NOW
+    while len(one._lines_of[0][1].ready) < many:
+        now = one.tick(now)
+    pool.size = room
+    return one
+
+
+def hear(one: Claimer, store: Store, owner: str, now: datetime = NOW) -> int:
+    (item_id,) = put(store, queue="mail", owner=owner, due_at=now)
+    one.inbox.put(Head(Line("mail", "ring", owner), "main", 0, EPOCH))
+    return item_id
+
+
+def claims_of(store: Store) -> list[list[str | None]]:
+    """The owners of the shares of each claim from now on."""
+    claims: list[list[str | None]] = []
+    claim, claim_metered = store.claim, store.claim_metered
+
+    def claimed(shares: Sequence[Share], *rest: Any) -> list[Item]:
+        claims.append([share.line.owner for share in shares])
+        return claim(shares, *rest)
+
+    def metered(asks: Sequence[Ask], *rest: Any) -> list[Grant]:
+        claims.append([ask.share.line.owner for ask in asks])
+        return claim_metered(asks, *rest)
+
+    store.claim, store.claim_metered = claimed, metered  # type: ignore[method-assign]
+    return claims
+
+
+def test_who_may_have_a_slot_does_not_wait_behind_thousands_of_queues_that_may_not(store: Store) -> None:
+    pool = Shared(full=("ann",))
+    one = ready_queues(store, pool, 2_100)
+    claims = claims_of(store)
+    bobs = hear(one, store, "bob")
+    one.tick(one._latest)
+    assert [item.id for item in pool.items] == [bobs]
+    assert claims == [["bob"]]
+
+
+def test_a_stranger_has_a_turn_beside_thousands_of_ready_queues(store: Store) -> None:
+    pool = Basket(room=2)
+    one = ready_queues(store, pool, 600)
+    hear(one, store, "bob")
+    one.tick(one._latest)
+    assert sorted(str(item.owner) for item in pool.items) == ["ann", "bob"]
+
+
+def test_thousands_of_paused_queues_keep_nobody_waiting(store: Store) -> None:
+    pool = Basket(room=4)
+    one = ready_queues(store, pool, 600)
+    store.pause("ann", NOW)
+    claims = claims_of(store)
+    bobs = hear(one, store, "bob")
+    one.tick(one._latest)
+    assert [item.id for item in pool.items] == [bobs]
+    assert "bob" in claims[0]
 
 
 def test_lines_of_unknown_tasks_are_never_asked_for(store: Store) -> None:

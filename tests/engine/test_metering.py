@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from duly import Backoff, Duly, Limit, Windows
 from duly.core.clock import EPOCH, DatabaseClock, ManualClock
 from duly.core.decide import Rules, decide
-from duly.core.model import Done, Failed, Item, Lost, Meter, Released, Share, Throttled
+from duly.core.model import Done, Failed, Item, Line, Lost, Meter, Released, Share, Throttled
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.coroutines import AsyncPool
@@ -25,7 +25,7 @@ from duly.engine.work import InFlight, Work
 from duly.store import Store
 from duly.tasks.task import Task
 from tests.core.test_decide import an_item
-from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket, steady
+from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket, claims_of, hear, steady
 from tests.support import NOW, after, claim, counts, head, new, put, settle, share
 
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
@@ -122,6 +122,37 @@ def test_it_claims_what_a_limit_grants_and_comes_back_when_there_is_more(store: 
     tick(one, clock, NOW + SLOW)
     assert len(pool.items) == 4
     assert one.held_until(after(1000)) is None
+
+
+def test_thousands_of_exhausted_keys_keep_nobody_waiting(store: Store) -> None:
+    pool = Limited(Limit("shop", 1, per="1h", by="shop"), room=4)
+    pool.meters = Meters(((Limit("shop", 1, per="1h", by="shop"),), None, None, None), ("ann/",))
+    store.load(new(queue=f"ann/{n}", owner="ann") for n in range(600) for _ in range(2))
+    pool.size = 10_000
+    one = claimer(store, pool)
+    now = NOW
+    while len(pool.items) < 600:
+        now = max(one.tick(now), now + timedelta(milliseconds=100))
+    pool.items.clear()
+    pool.size = 4
+    claims = claims_of(store)
+    now = after(61)  # all of them are asked for again, because a person may have raised their limits
+    bobs = hear(one, store, "bob", now)
+    one.tick(now)
+    assert [item.id for item in pool.items] == [bobs]
+    assert "bob" in claims[0]
+    assert len(claims[0]) <= 40
+
+
+def test_who_waits_for_the_end_of_a_call_does_not_wait_longer_for_the_many_lines_of_others(store: Store) -> None:
+    pool, clock = Limited(Limit("two", 2), room=1_000), ManualClock(NOW)
+    store.load(new(queue=f"ann/{n}", owner="ann") for n in range(1_000))
+    one = claimer(store, pool, clock)
+    go_on(one, clock, lambda: len(one._lines_of[0][1].held) > 900)
+    hear(one, store, "bob")
+    tick(one, clock, clock.now())
+    (until, _), *_ = one._lines_of[0][1].held[Line("mail", "ring", "bob")].values()
+    assert until - clock.now() <= timedelta(seconds=1)
 
 
 def test_a_raised_limit_is_noticed(store: Store) -> None:

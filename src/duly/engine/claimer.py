@@ -16,11 +16,12 @@ from typing import Protocol
 
 from duly.core.clock import EPOCH, JUMP, Clock
 from duly.core.decide import UNKNOWN, decide
-from duly.core.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
+from duly.core.model import Ask, Expired, Grant, Head, Item, Released, Share
 from duly.core.policy.limits import slack
-from duly.engine.due_lines import BARREN, SOON, DueLines, TurnLog
+from duly.engine.due_lines import BARREN, SOON, DueLines
 from duly.engine.metering import Meters
 from duly.engine.news import ClaimerInbox
+from duly.engine.ready_lines import Room, TurnLog
 from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
 
@@ -47,7 +48,7 @@ ROUNDS = 1_000
 _place = attrgetter("queue", "task", "owner", "lane")
 
 
-class Pool(Protocol):
+class Pool(Room, Protocol):
     """Where claimed items go: how many it can take now, of which tasks, and of which lines."""
 
     tasks: Sequence[str]
@@ -55,9 +56,6 @@ class Pool(Protocol):
     meters: Meters | None  # None: its tasks have no limits
 
     def room(self) -> int: ...
-
-    def allowance(self, line: Line) -> int:
-        """How many more items of this line it would take."""
 
     def free_calls(self) -> int:
         """How many calls could begin now."""
@@ -221,7 +219,7 @@ class Claimer:
             return False
         if pool.meters is not None:
             return self._claim_metered(pool, pool.meters, lines, room, now)
-        shares = lines.shares(room, pool.batch, now, pool.allowance)
+        shares = lines.shares(room, pool.batch, now, pool)
         if not shares:
             return False
         ends = time.monotonic() + self._lease.total_seconds()
@@ -241,7 +239,7 @@ class Claimer:
         """Claim under limits, only for calls that can begin now; returns whether there may be more."""
         if (calls := pool.free_calls()) <= 0:
             return False
-        shares = lines.shares(room, pool.batch, now, pool.allowance, is_metered=True)
+        shares = lines.shares(room, pool.batch, now, pool, is_metered=True)
         asks = [
             Ask(part, limits)
             for share in shares
@@ -273,8 +271,9 @@ class Claimer:
 
     def _ask_again(self, lines: DueLines, share: Share, grant: Grant, now: datetime) -> datetime:
         if grant.until is None:
-            # A call must end first, perhaps in another worker. The more lines wait for that, the later each asks again.
-            return now + SOON * max(1, len(lines.held) // 100)
+            # A call must end first, perhaps in another worker. The more lines of an owner wait for that, the later each
+            # of them asks again.
+            return now + SOON * max(1, lines.held_of(share.line.owner) // 100)
         # Items that were started in a window and released may run although the window is full: look now and then.
         until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
         return max(until, now + BARREN)

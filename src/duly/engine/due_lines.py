@@ -7,22 +7,21 @@ a claim costs as much as the lines that it asks, however many there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from heapq import heappop, heappush
-from itertools import islice
 from operator import attrgetter
 
 from duly.core.clock import EPOCH
 from duly.core.model import Head, Item, Lane, Line, Share
-from duly.engine.shares import LineTurns, evenly, share_out
+from duly.engine.later_heads import LaterHeads
+from duly.engine.ready_lines import REMEMBERED, Chosen, ReadyLines, Room, TurnLog
+from duly.engine.shares import evenly, share_out
 from duly.store.contract import FRESH
 
 Group = tuple[Line, Lane, int]
 _group = attrgetter("queue", "task", "owner", "lane", "rank")
 _due_at = attrgetter("due_at")
-# How many more items of a line a pool would take.
-Allowance = Callable[[Line], int]
 
 # How long a line that looked due and gave nothing is left alone at first. It may just be due a moment later.
 BARREN = timedelta(milliseconds=5)
@@ -39,35 +38,6 @@ FEW = 10
 TURN = 4
 # The longest pause of a line whose backlog waits for its pace, so that its fresh items are found soon.
 SOON = timedelta(milliseconds=500)
-# How many lines are remembered besides those that are ready.
-REMEMBERED = 20_000
-
-
-class TurnLog:
-    """Remembers when each queue and line was served, so that each gets its turn."""
-
-    def __init__(self) -> None:
-        self._turns: dict[Line, LineTurns] = {}
-        self._served: dict[str, int] = {}
-        self._count = 0
-
-    def turns(self, line: Line) -> LineTurns:
-        turns = self._turns.get(line)
-        if turns is None:
-            turns = self._turns[line] = LineTurns()
-            if len(self._turns) > REMEMBERED:
-                del self._turns[next(iter(self._turns))]
-        return turns
-
-    def serve(self, queue: str) -> None:
-        self._count += 1
-        self._served.pop(queue, None)
-        self._served[queue] = self._count
-        if len(self._served) > REMEMBERED:
-            del self._served[next(iter(self._served))]
-
-    def last(self, queue: str) -> int:
-        return self._served.get(queue, 0)
 
 
 class DueLines:
@@ -75,30 +45,27 @@ class DueLines:
         self._longest = longest
         self._horizon = horizon  # heads due later than this are not kept: a survey sees them again in time
         self._turn_log = turn_log
-        self.ready: dict[str, dict[Line, dict[tuple[Lane, int], datetime]]] = {}
-        self._later: list[tuple[datetime, int, Head]] = []
-        self._known: set[tuple[Group, datetime]] = set()  # which heads are in `_later`
-        self._pushed = 0
+        self.ready = ReadyLines(turn_log)
+        self._later = LaterHeads()
         self._surplus = 1  # under limits, how many times more lines to ask than there is room for
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
         # The lanes and ranks of a line whose meter has no room: until when, and from which due time on to look then.
         self.held: dict[Line, dict[tuple[Lane, int], tuple[datetime, datetime]]] = {}
+        self._held_of: Counter[str] = Counter()  # how many of them each owner has
         self._paced: dict[Line, datetime] = {}  # until when the backlog of a line has no room
         self._stale: dict[Line, datetime] = {}  # until when a line is not asked for fresh items
         self._whole: dict[Line, datetime] = {}  # until when a line is not asked for given-back items
+        self._bound = REMEMBERED  # of these together, before those that no longer matter are dropped
 
     # -- what there is
 
     def add(self, head: Head, now: datetime) -> None:
         group = (head.line, head.lane, head.rank)
         at = max(head.due_at, self._barren.get(group, (EPOCH, BARREN))[0], self._held_until(group))
-        if at > now:
-            if head.due_at <= now + self._horizon:
-                self._push(at, head)
-            return
-        ranks = self.ready.setdefault(head.line.queue, {}).setdefault(head.line, {})
-        place = (head.lane, head.rank)
-        ranks[place] = min(head.due_at, ranks.get(place, head.due_at))
+        if at <= now:
+            self.ready.add(head)
+        elif head.due_at <= now + self._horizon:
+            self._later.push(at, head)
 
     def hear(self, head: Head, now: datetime) -> None:
         """An item was put there, so the line may be asked again at once."""
@@ -108,34 +75,32 @@ class DueLines:
 
     def freed(self, line: Line, now: datetime) -> None:
         """A call of this line ended here, so items that waited for that are ready again."""
-        for (lane, rank), (_, floor) in self.held.pop(line, {}).items():
-            self.add(Head(line, lane, rank, floor), now)
+        if line in self.held:
+            places = self.held.pop(line)
+            self._held_of[line.owner] -= 1
+            for (lane, rank), (_, floor) in places.items():
+                self.add(Head(line, lane, rank, floor), now)
 
     def wake(self, now: datetime) -> None:
-        """Make ready what was to wait until now."""
-        while self._later and self._later[0][0] <= now:
-            at, _, head = heappop(self._later)
+        """Make ready what was to wait until now: a portion of it, if that is much."""
+        for head in self._later.pop(now):
             group = (head.line, head.lane, head.rank)
-            self._known.discard((group, at))
             if self._held_until(group) <= now:
                 self._let_go(group)
             self.add(head, now)
-        if len(self._barren) + len(self._stale) + len(self._paced) + len(self._whole) > REMEMBERED:
+        if len(self._barren) + len(self._stale) + len(self._paced) + len(self._whole) > self._bound:
             self._forget(now)
 
     def next_at(self) -> datetime | None:
-        return self._later[0][0] if self._later else None
+        return self._later.next_at()
+
+    def held_of(self, owner: str) -> int:
+        """How many lines of this owner wait for a meter."""
+        return self._held_of[owner]
 
     def held_until(self, now: datetime) -> datetime | None:
         held = (until for places in self.held.values() for until, _ in places.values())
         return min((until for until in (*held, *self._paced.values()) if until > now), default=None)
-
-    def _push(self, at: datetime, head: Head) -> None:
-        known = ((head.line, head.lane, head.rank), at)
-        if known not in self._known:
-            self._known.add(known)
-            self._pushed += 1
-            heappush(self._later, (at, self._pushed, head))
 
     def _held_until(self, group: Group) -> datetime:
         line, lane, rank = group
@@ -147,6 +112,7 @@ class DueLines:
             places.pop((lane, rank), None)
             if not places:
                 del self.held[line]
+                self._held_of[line.owner] -= 1
 
     def _forget(self, now: datetime) -> None:
         """Drop what has not mattered for a while."""
@@ -155,36 +121,32 @@ class DueLines:
         self._stale = {line: until for line, until in self._stale.items() if until > now}
         self._paced = {line: until for line, until in self._paced.items() if until > now}
         self._whole = {line: until for line, until in self._whole.items() if until > now}
+        self._held_of = +self._held_of
+        kept = len(self._barren) + len(self._stale) + len(self._paced) + len(self._whole)
+        self._bound = max(REMEMBERED, 2 * kept)  # so that this is not done again for few more
 
     # -- what to claim
 
-    def shares(
-        self, room: int, batch: int, now: datetime, allowance: Allowance, is_metered: bool = False
-    ) -> list[Share]:
-        """The shares of the next claim: queues take turns, and each line gets no more than the pool allows it.
+    def shares(self, room: int, batch: int, now: datetime, of: Room, is_metered: bool = False) -> list[Share]:
+        """The shares of the next claim: owners and queues take turns, and each line gets no more than the pool allows.
 
         Under limits more lines are asked than there is room for, because some of them may be exhausted.
         """
         calls = -(-room // batch)
         width = min(-(-calls // TURN) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
-        queues = sorted(islice(self._allowed(allowance), width), key=lambda each: self._turn_log.last(each[0]))
+        owners = self.ready.choose(width, of)
         shares: list[Share] = []
-        for (_, lines), quota in zip(queues, evenly(calls, len(queues)) if queues else (), strict=True):
-            shares.extend(self._of_queue(lines, max(quota, 1), batch, now))
+        for queues, part in zip(owners, evenly(calls, len(owners)) if owners else (), strict=True):
+            for lines, quota in zip(queues, evenly(part, len(queues)), strict=True):
+                if quota or is_metered:
+                    shares.extend(self._of_queue(lines, max(quota, 1), batch, now))
         return shares
-
-    def _allowed(self, allowance: Allowance) -> Iterator[tuple[str, list[tuple[Line, int]]]]:
-        """The queues from which the pool would take items, each with its lines and how many it would take of them."""
-        for queue in islice(self.ready, 4 * WINDOW):
-            lines = [(line, room) for line in islice(self.ready[queue], WINDOW) if (room := allowance(line)) > 0]
-            if lines:
-                yield queue, lines
 
     def refused(self, count: int, asked: int) -> None:
         """How many of the shares were exhausted; if more than half were, the next claim asks for more shares."""
         self._surplus = min(self._surplus * 4, WINDOW) if count > asked // 2 else 1
 
-    def _of_queue(self, lines: Sequence[tuple[Line, int]], calls: int, batch: int, now: datetime) -> Iterator[Share]:
+    def _of_queue(self, lines: Chosen, calls: int, batch: int, now: datetime) -> Iterator[Share]:
         chosen = lines[:calls]
         for (line, room), quota in zip(chosen, evenly(calls, len(chosen)), strict=True):
             yield from share_out(
@@ -197,18 +159,14 @@ class DueLines:
 
     def _heads(self, line: Line, now: datetime) -> Iterator[Head]:
         is_paced = self._paced.get(line, EPOCH) > now
-        for (lane, rank), floor in self.ready[line.queue][line].items():
+        for (lane, rank), floor in self.ready.places(line).items():
             # While the backlog waits for its pace, only fresh items are asked for.
             yield Head(line, lane, rank, max(floor, now - FRESH) if is_paced and lane == "main" else floor)
 
     def asked(self, shares: Iterable[Share]) -> None:
-        """These lines had their turn, so move them and their queues behind the others that are ready."""
+        """These lines had their turn, so the others come first now."""
         for line in dict.fromkeys(share.line for share in shares):
-            self._turn_log.serve(line.queue)
-            if lines := self.ready.pop(line.queue, None):
-                self.ready[line.queue] = lines
-                if ranks := lines.pop(line, None):
-                    lines[line] = ranks
+            self.ready.served(line)
 
     def may_be_torn(self, line: Line, now: datetime) -> bool:
         """Whether to look for items that were started in a window and released, which the window has counted."""
@@ -224,10 +182,10 @@ class DueLines:
         late = _lasts([item for item in items if item.due_at < fresh_since])
         for group, last in _lasts(items).items():
             queue, task, owner, lane, rank = group
-            ranks = self.ready.get(queue, {}).get(Line(queue, task, owner or ""), {})
-            floor = ranks.get((lane, rank))
+            line = Line(queue, task, owner or "")
+            floor = self.ready.places(line).get((lane, rank))
             if floor is not None and (due_at := last if floor >= fresh_since else late.get(group)) is not None:
-                ranks[lane, rank] = due_at
+                self.ready.move_on(line, lane, rank, due_at)
 
     def found(self, share: Share) -> None:
         """There were items, so forget the pauses of this share."""
@@ -244,7 +202,7 @@ class DueLines:
             return
         for rank, floor in zip(share.ranks, share.floors, strict=True):
             group = (share.line, share.lane, rank)
-            self._drop(group)
+            self.ready.drop(*group)
             if got_any:
                 self._barren.pop(group, None)
             else:
@@ -252,29 +210,22 @@ class DueLines:
                 pause = min(self._barren.get(group, (now, BARREN / 2))[1] * 2, longest)
                 self._barren[group] = (now + pause, pause)
                 if pause <= IMPATIENT:
-                    self._push(now + pause, Head(share.line, share.lane, rank, floor))
+                    self._later.push(now + pause, Head(share.line, share.lane, rank, floor))
 
     def hold(self, share: Share, until: datetime, *, is_pace: bool = False) -> None:
         """A meter has no room for this share until then; with `is_pace`, no room for its backlog."""
         if is_pace:
             self._paced[share.line] = until
-            self._push(until, Head(share.line, share.lane, share.ranks[0], share.floors[0]))
+            self._later.push(until, Head(share.line, share.lane, share.ranks[0], share.floors[0]))
             return
         for rank, floor in zip(share.ranks, share.floors, strict=True):
             group = (share.line, share.lane, rank)
-            self._drop(group)
-            self.held.setdefault(share.line, {})[share.lane, rank] = (until, floor)
-            self._push(until, Head(share.line, share.lane, rank, floor))
-
-    def _drop(self, group: Group) -> None:
-        line, lane, rank = group
-        lines = self.ready.get(line.queue, {})
-        ranks = lines.get(line, {})
-        ranks.pop((lane, rank), None)
-        if not ranks:
-            lines.pop(line, None)
-        if not lines:
-            self.ready.pop(line.queue, None)
+            self.ready.drop(*group)
+            if share.line not in self.held:
+                self.held[share.line] = {}
+                self._held_of[share.line.owner] += 1
+            self.held[share.line][share.lane, rank] = (until, floor)
+            self._later.push(until, Head(share.line, share.lane, rank, floor))
 
 
 def _lasts(items: Sequence[Item]) -> dict[tuple[str, str, str | None, Lane, int], datetime]:

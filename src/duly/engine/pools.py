@@ -123,8 +123,21 @@ class HandlerPool:
     def allowance(self, line: Line) -> int:
         """How many items of this line to claim at most, of those that there is room for."""
         owner = line.owner or None
-        wanted = self._rows.wanted(line.queue, owner, self.batch)
-        ahead = self._rows.lookahead(line.queue, owner)
+        return self._allowed(self._rows.wanted(line.queue, owner, self.batch), self._rows.lookahead(line.queue, owner))
+
+    def allows_new(self, *, queue: str | None = None, owner: str | None = None) -> int:
+        """How many items of this queue for a new owner, of this owner in a new queue, or of both new."""
+        return self._allowed(self._rows.wanted_new(queue, owner, self.batch), self._rows.lookahead_new())
+
+    def busy_queues(self, owner: str) -> Sequence[str]:
+        """The queues in which this owner has works here."""
+        return self._rows.queues_in_use(owner or None)
+
+    def busy_owners(self) -> Sequence[str]:
+        """The owners that have works here."""
+        return [owner or "" for owner in self._rows.owners_in_use()]
+
+    def _allowed(self, wanted: int, ahead: int) -> int:
         return max(wanted + int(ahead * self._patience / AHEAD), 0)
 
     def _is_busy(self) -> bool:

@@ -21,10 +21,10 @@ from duly.core.model import Failed, Item, Line, Placed
 from duly.core.shown import Row
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
-from duly.engine.due_lines import TurnLog
 from duly.engine.keeper import Keeper
 from duly.engine.metering import metering_of, meters_of
 from duly.engine.outages import Outages
+from duly.engine.ready_lines import TurnLog
 from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
 from duly.engine.work import InFlight, Work
@@ -215,6 +215,15 @@ class _Inline:
 
     def allowance(self, _: Line) -> int:
         return self.room()
+
+    def allows_new(self, *, queue: str | None = None, owner: str | None = None) -> int:
+        return self.room()
+
+    def busy_queues(self, owner: str) -> Sequence[str]:
+        return ()
+
+    def busy_owners(self) -> Sequence[str]:
+        return ()
 
     def room(self) -> int:
         return self.batch * self.free_calls()
