@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -16,6 +18,7 @@ from duly import Duly, GiveUp
 from duly.bulk.buckets import BucketError
 from duly.bulk.sources import Changed, SourceError, registry
 from duly.bulk.sources.ftp import FtpSource
+from duly.core.clock import ManualClock
 from duly.core.errors import DoesNotExist, StoreUnavailable, WrongState
 from duly.core.model import Job
 from duly.errors import ConfigError, InputError
@@ -198,6 +201,51 @@ def test_a_file_that_cannot_be_read_fails_its_job_until_it_is_tried_again(app: D
     world.run()
     shown = app.internals.verbs.jobs.show(LOCAL, job.id)
     assert (shown.queue_state, shown.last_error, shown.done_items) == ("DONE", None, 2)
+
+
+def test_a_job_whose_file_is_given_up_midway_is_over_when_its_rows_are(open_app: Open) -> None:
+    app = open_app(job_most_rows=64, owner_most_jobs=1, ingest_min_rows=20, ingest_max_rows=20)
+    app.migrate()
+    clock = app.clock
+    assert isinstance(clock, ManualClock)
+    with asyncio.Runner() as runner:
+        world = World(app, clock, runner)
+        job = send(app, many(100))
+        with pytest.raises(GiveUp):
+            ingest(app.internals.intake, job.id, lambda _: None)
+        seen = app.internals.verbs.jobs.show(LOCAL, job.id)
+        assert (seen.queue_state, seen.finished_at, seen.processed_items) == ("FAILED", None, 0)
+        assert 0 < look(app, job).total <= 64
+        world.run()
+        seen = app.internals.verbs.jobs.show(LOCAL, job.id)
+        assert (seen.queue_state, seen.is_complete, seen.finished_at) == ("FAILED", False, clock.now())
+        assert look(app, job).is_over
+        other = send(app, TABLE)
+        assert other.id != job.id, "the one that was given up counts no more"
+        world.run()
+        clock.set(clock.now() + timedelta(days=1))
+        assert app.internals.verbs.jobs.expire(clock.now()) == 2
+
+
+def test_reading_a_file_again_opens_its_job_again(app: Duly, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = send(app, many(100))
+    object.__setattr__(app.internals.intake.settings, "job_most_rows", 64)
+    world.run()
+    assert (look(app, job).is_given_up, look(app, job).finished_at is None) == (True, False)
+    object.__setattr__(app.internals.intake.settings, "job_most_rows", 1_000)
+    (reading,) = world.items(task="duly.ingest")
+    app.retry(reading.id)
+    states = []
+    write = Ingest._write
+
+    def watched(self: Ingest) -> None:
+        states.append(look(app, job).finished_at)
+        write(self)
+
+    monkeypatch.setattr(Ingest, "_write", watched)
+    world.run()
+    assert set(states) == {None}
+    assert (look(app, job).done, look(app, job).is_over, look(app, job).last_error) == (100, True, None)
 
 
 def test_a_file_of_another_kind_than_the_jobs_is_refused(app: Duly, world: World) -> None:

@@ -169,8 +169,13 @@ class Job(NewJob, frozen=True, gc=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether all its rows have ended and no more are accepted."""
-        return self.is_sealed and self.ended == self.total
+        """Whether all its rows have ended and no more are accepted, or come because its file cannot be read."""
+        return (self.is_sealed or self.is_given_up) and self.ended == self.total
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the reading of its file was given up. A person may have it read again."""
+        return self.last_error is not None and not self.is_sealed
 
     @property
     def rows_queue(self) -> str:

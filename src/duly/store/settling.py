@@ -117,7 +117,7 @@ class Settling(Puts[C]):
         if job.is_over == (job.finished_at is not None):
             return
         then_id = None
-        if job.is_over and (then := sequel(job)) is not None:
+        if job.is_over and not job.is_given_up and (then := sequel(job)) is not None:
             try:
                 then_id = self._put_many(connection, [then])[0].id
                 self._announce([then], connection)
@@ -155,6 +155,12 @@ class Settling(Puts[C]):
             (job,) = self._all(JOB, "seal_job", {"id": job_id, "now": now}, own)
             self._conclude(job, now, own)
             return job
+
+    def give_up_job(self, job_id: int, reason: str, now: datetime) -> None:
+        """The file of this job cannot be read any further. It ends when the rows that it has have ended."""
+        with self._writing() as connection:
+            for job in self._all(JOB, "give_up_job", {"id": job_id, "reason": reason, "now": now}, connection):
+                self._conclude(job, now, connection)
 
     def _note(self, notes: Sequence[tuple[datetime, NewAuditLine]], connection: C) -> None:
         if notes:

@@ -70,7 +70,8 @@ class Files(VerbGroup):
         self._store.write("job_is_read", {"id": job.id, "options": codec.text(options), "now": self._now()})
 
     def give_up(self, job: Job, reason: str) -> None:
-        self._store.write("job_cannot_be_read", {"id": job.id, "last_error": reason, "now": self._now()})
+        """No more rows come from the file of this job, for this reason."""
+        self._store.give_up_job(job.id, reason, self._now())
 
     def tell_duplicates(self, job: Job, count: int) -> None:
         self._store.write("job_has_duplicates", {"id": job.id, "duplicates": count})

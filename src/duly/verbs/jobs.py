@@ -430,10 +430,10 @@ def _shown(job: Job, is_open: bool, is_at_work: bool, name: str | None, speed: f
 
 
 def _queue_state(job: Job, is_open: bool, is_at_work: bool) -> QueueState:
+    if job.is_given_up:
+        return "FAILED"
     if job.finished_at is not None:
         return "DONE"
-    if job.last_error is not None and not job.is_sealed:
-        return "FAILED"
     if not is_open:
         return "PAUSED"
     return "RUNNING" if is_at_work or job.ended else "QUEUED"

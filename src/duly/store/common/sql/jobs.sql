@@ -31,11 +31,14 @@ update duly_job set is_sealed = true, changed_at = :now where id = :id returning
 update duly_job set finished_at = :finished_at, then_id = coalesce(:then_id, then_id) where id = :id
 
 -- name: job_is_read
--- Reading its file begins, once more.
-update duly_job set attempts = attempts + 1, last_error = null, options = :options::json, changed_at = :now where id = :id
+-- Reading its file begins, once more, so that it is not over if it was.
+update duly_job
+   set attempts = attempts + 1, last_error = null, finished_at = null, options = :options::json, changed_at = :now
+ where id = :id
 
--- name: job_cannot_be_read
-update duly_job set last_error = :last_error, changed_at = :now where id = :id
+-- name: give_up_job
+-- Its file cannot be read, or not to the end.
+update duly_job set last_error = :reason, changed_at = :now where id = :id returning {job}
 
 -- name: job_has_duplicates
 update duly_job set duplicates = :duplicates where id = :id
