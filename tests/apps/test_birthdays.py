@@ -75,6 +75,15 @@ def house(database_url: str, runner: asyncio.Runner) -> Iterator[Open]:
         app.close()
 
 
+def test_a_list_of_less_than_one_row_is_refused_by_its_field(house: Open) -> None:
+    at = house()
+    at.ana()
+    for look in (lambda most: at.birthdays.events("ana", most), at.birthdays.list):
+        for most in (-1, 0):
+            with pytest.raises(InputError, match="most: must be a whole number from 1 on"):
+                look(most)
+
+
 # -- in time
 
 

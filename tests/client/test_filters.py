@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from duly import Duly
 from duly.client import Client
 from duly.core.errors import InputError, KeyConflict
+from duly.verbs import LOCAL
+from duly.verbs.listing import Filter
 from duly.web.server import Service
 from tests.cli.conftest import call
 
@@ -44,6 +47,29 @@ def test_an_empty_text_in_a_filter_is_refused_at_every_door(client: Any) -> None
                 look(**{name: ""})
         with pytest.raises(InputError):
             client.order("cancel", {name: ""})
+
+
+@pytest.mark.parametrize("most", [-1, 0, 2**63, 1.5, "3", True])
+def test_a_list_of_less_than_one_row_is_refused_by_its_field_at_every_door(client: Any, most: Any) -> None:
+    lists = (client.items, client.jobs, client.pending, client.groups, client.acts, client.schedules, client.audit)
+    for read in (*lists, client.late, client.stuck, lambda most: client.find_items(most)):
+        with pytest.raises(InputError) as refused:
+            list(read(most=most))
+        assert refused.value.field == "most"
+
+
+@pytest.mark.parametrize("most", [-1, 0, 2**63])
+def test_so_it_is_by_the_verbs_themselves(app: Duly, most: int) -> None:
+    verbs, who = app.internals.verbs, LOCAL
+    pages: list[Callable[..., object]] = [
+        app.read.page, partial(app.schedules.occurrences, 1), app.schedules.page, partial(app.schedules.search, None),
+        partial(verbs.jobs.page, who), partial(verbs.users.page, who), partial(verbs.users.keys, who), verbs.audit.page,
+        partial(verbs.acts.page, who), partial(verbs.review.groups, who), partial(verbs.job_rows.pending, who),
+        partial(verbs.listing.page, who, Filter()), partial(app.read.owned_planned, None, "add"),
+    ]  # fmt: skip
+    for page in pages:
+        with pytest.raises(InputError, match="most"):
+            page(most=most)
 
 
 def test_no_states_mean_no_items_at_every_door(client: Any) -> None:

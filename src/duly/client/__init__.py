@@ -22,6 +22,7 @@ from duly.client.connection import PAGE, Connection, ServiceError
 from duly.core import filters, results, shown, wire
 from duly.core.errors import InputError
 from duly.core.filters import checked_id as _id
+from duly.core.filters import checked_most
 from duly.core.model import Placed, Status
 from duly.core.results import Picture
 from duly.core.shown import Row, ShownSchedule
@@ -79,6 +80,7 @@ class Client(AbstractContextManager["Client"]):
         """At most this many items that fit, newest first, and how they were searched for."""
         rows: list[Row] = []
         query, scanned = wire.written(_query(filter)), 0
+        checked_most(most)
         while True:
             page = self.http.request("GET", "/api/items", query={**query, "pageSize": min(most - len(rows), PAGE)})
             rows += wire.read(list[Row], page["items"])
@@ -427,11 +429,11 @@ class Client(AbstractContextManager["Client"]):
 
     def late(self, grace: float = 300.0, most: int = 100) -> list[shown.LateItem]:
         """Done items of all owners that started more than `grace` seconds late, latest first."""
-        return self.http.get(list[shown.LateItem], "/api/late", grace=grace, most=most)
+        return self.http.get(list[shown.LateItem], "/api/late", grace=grace, most=checked_most(most))
 
     def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[shown.StuckItem]:
         """Items of all owners that are not done `grace` seconds after their time, oldest first."""
-        return self.http.get(list[shown.StuckItem], "/api/stuck", grace=grace, most=most)
+        return self.http.get(list[shown.StuckItem], "/api/stuck", grace=grace, most=checked_most(most))
 
     def silence(self) -> float | None:
         """Seconds since the last report of any worker; None if there never was one."""

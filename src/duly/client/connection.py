@@ -10,13 +10,13 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from itertools import islice
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
 from duly.core import codec, errors, wire
 from duly.core.errors import ConfigError, DulyError, InputError
+from duly.core.filters import checked_most, first
 from duly.core.urls import PORTS
 
 T = TypeVar("T")
@@ -70,7 +70,8 @@ class Connection:
 
     def pages(self, kind: type[T], path: str, most: int | None = None, /, **query: Any) -> Iterator[T]:
         """The rows of a list, at most `most`, read page by page as needed."""
-        return islice(self._pages(kind, path, min(most or PAGE, PAGE), wire.written(query)), most)
+        size = PAGE if most is None else min(checked_most(most), PAGE)
+        return first(self._pages(kind, path, size, wire.written(query)), most)
 
     def _pages(self, kind: type[T], path: str, size: int, query: Mapping[str, Any]) -> Iterator[T]:
         after: str | None = None

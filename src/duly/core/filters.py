@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from itertools import islice
+from typing import Any, TypedDict, TypeVar
 
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import CatchUp, Overlap, State, Status
 from duly.core.results import DateField, ScheduleState
+
+T = TypeVar("T")
 
 LAST_ID = 2**63 - 1  # the largest number that a row can have as its id
 
@@ -25,6 +28,18 @@ def checked_id(number: Any, field: str) -> int:
 
 def is_id(number: int) -> bool:
     return 1 <= number <= LAST_ID
+
+
+def checked_most(most: Any) -> int:
+    """How many rows of a list are wanted, at most."""
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= LAST_ID:
+        raise InputError("most", f"must be a whole number from 1 on, got {most!r:.80}")
+    return most
+
+
+def first(rows: Iterable[T], most: int | None) -> Iterator[T]:
+    """The first rows of a list, or all of them."""
+    return islice(rows, most if most is None else checked_most(most))
 
 
 def checked_ids(ids: Any, field: str = "ids") -> list[int]:

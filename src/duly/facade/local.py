@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial, wraps
 from hashlib import sha256
-from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar, Unpack, cast
 
 from msgspec import convert
@@ -20,7 +19,7 @@ from msgspec.structs import asdict
 
 from duly.core import codec, results, shown, wire
 from duly.core.errors import DulyError, InputError
-from duly.core.filters import ItemFilter, ItemOptions, ReprocessOptions, check_names
+from duly.core.filters import ItemFilter, ItemOptions, ReprocessOptions, check_names, checked_most, first
 from duly.core.model import Placed
 from duly.tasks.checks import checked_text
 from duly.tasks.signature import signature
@@ -134,12 +133,12 @@ class Local(AbstractContextManager["Local"]):
         return done
 
     def items(self, *, most: int | None = None, **filter: Any) -> Iterator[shown.Row]:
-        return islice((row for page in self._pages(PAGE, filter) for row in page.rows), most)
+        return first((row for page in self._pages(PAGE, filter) for row in page.rows), most)
 
     def find_items(self, most: int, **filter: Any) -> shown.ItemsFound:
         rows: list[shown.Row] = []
         scanned = 0
-        for page in self._pages(most, filter):
+        for page in self._pages(checked_most(most), filter):
             rows += page.rows
             scanned += page.scanned
             if len(rows) >= most:
@@ -380,7 +379,7 @@ def _walk(
                 return
             after = place(found[-1])
 
-    return islice(rows(after), most)
+    return first(rows(after), most)
 
 
 def _checked_key(key: str) -> str:

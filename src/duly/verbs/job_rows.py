@@ -18,7 +18,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from duly.core.clock import EPOCH
 from duly.core.errors import WrongState
-from duly.core.filters import check_names
+from duly.core.filters import check_names, checked_most
 from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
 from duly.core.shown import ExportRow, JobItem, PendingItem, RowCounts
 from duly.verbs.context import Principal, VerbContext, VerbGroup
@@ -75,7 +75,7 @@ class JobRows(VerbGroup):
     def by_number(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[JobItem]:
         """Rows in the order of the file, from the one after this number on."""
         self._peers.jobs.get(who, job_id)
-        given = {"job_id": job_id, "after": after, "until": after + most}
+        given = {"job_id": job_id, "after": after, "until": after + checked_most(most)}
         with self._timed("job_items_by_number") as page:
             page += self._read.all(JobItem, "job_items_by_number", given)
         return page

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from duly.core import codec
 from duly.core.errors import InputError
-from duly.core.filters import LAST_ID
+from duly.core.filters import LAST_ID, checked_most
 from duly.core.model import STATES, State
 from duly.core.results import DateField
 from duly.core.shown import ActFilter, ItemsFound, Row, StateCounts
@@ -128,6 +128,7 @@ class Listing(VerbGroup):
         `after` is the place of the page before. A page may have fewer rows than `most`, even none, and a place to go
         on from: then no index knows what fits, and enough was looked at for one time.
         """
+        checked_most(most)
         if filter.is_none:
             return ItemsFound([], None, 0, True)
         owner = who.among(owner)

@@ -15,7 +15,7 @@ from duly.core import codec, shown
 from duly.core.aforms import in_thread, streamed
 from duly.core.clock import Clock
 from duly.core.errors import DoesNotExist, InputError
-from duly.core.filters import LAST_ID, checked_id, checked_ids, is_id
+from duly.core.filters import LAST_ID, checked_id, checked_ids, checked_most, is_id
 from duly.core.model import State, Tried
 from duly.store.claims import are_open
 from duly.store.contract import Store
@@ -77,6 +77,8 @@ class Read:
         numbers = [given.get(name) for name in ("id", "job_id", "schedule_id")]
         if any(isinstance(each, int) and not is_id(each) for each in numbers):
             return []
+        if "most" in given:
+            checked_most(given["most"])
         return rows_as(struct, self._store.read(section, given, connection))
 
     def one(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> S | None:
@@ -104,7 +106,7 @@ class Read:
     ) -> list[shown.Row]:
         """A page of items, newest first; `before` is the last id of the page before. No `owner` means all owners."""
         given = {"owner": owner, "task": task, "queue": queue, "key": key, "before": before or LAST_ID}
-        given["most"] = max(1, min(most, PAGE_MOST))
+        given["most"] = min(checked_most(most), PAGE_MOST)
         if state == "failed":  # review has its own index, which is fast among millions of other items
             return self.all(shown.Row, "failed_page", given, connection)
         return self.all(shown.Row, "page", {**given, "state": state}, connection)
@@ -192,7 +194,7 @@ class Read:
         `is_again`: those that wait to be tried again, or those that do not.
         """
         filters = {"owner": owner, "task": task, "state": state, "is_again": is_again, "since": since, "until": until}
-        given = {**filters, "before": before or LAST_ID, "most": max(1, min(most, PAGE_MOST))}
+        given = {**filters, "before": before or LAST_ID, "most": min(checked_most(most), PAGE_MOST)}
         return self.all(shown.Row, "owned_planned", given)
 
     def drift(self, owner: str | None, task: str, since: datetime, step: int) -> list[shown.Drift]:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from duly.core import advance, codec
 from duly.core.clock import EPOCH
 from duly.core.errors import DoesNotExist, InputError
-from duly.core.filters import ScheduleFilter, check_names, checked_id
+from duly.core.filters import ScheduleFilter, check_names, checked_id, checked_most
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, clock_notes, parse, preview, zone_named
 from duly.core.results import RulePreview, ScheduleState, SlotLoad
@@ -91,7 +91,7 @@ class Timetable(VerbGroup):
     ) -> list[Schedule]:
         """A page of schedules, by id; `after` is the last id of the page before. No `owner` means all owners."""
         check_names(filters, ScheduleFilter, "page")
-        given = {**UNFILTERED, **filters, "owner": owner, "after": after, "most": max(1, min(most, PORTION))}
+        given = {**UNFILTERED, **filters, "owner": owner, "after": after, "most": min(checked_most(most), PORTION)}
         return self._read.all(Schedule, "schedules", given)
 
     def pages(self, /, **filters: Any) -> Iterator[Schedule]:
@@ -107,7 +107,7 @@ class Timetable(VerbGroup):
 
     def occurrences(self, schedule_id: int, most: int = 100) -> list[Occurrence]:
         """The items that it made and that are still kept, newest first."""
-        given = {"schedule_id": schedule_id, "most": max(1, min(most, PORTION))}
+        given = {"schedule_id": schedule_id, "most": min(checked_most(most), PORTION)}
         return self._read.all(Occurrence, "occurrences", given)
 
     def preview(self, rule: Rule | str, zone: str = "UTC", n: int = 5) -> list[datetime]:
@@ -141,6 +141,7 @@ class Timetable(VerbGroup):
         place: list[Any] | None = list(after) if after else (["next", None, 0] if by_next else ["id", 0])
         found: list[tuple[Schedule, list[Any]]] = []
         looked = 0
+        checked_most(most)
         while place is not None and looked < SCANNED and len(found) <= most:
             met, goes_on = self._met(place, owner, filters.get("state"))
             asked = {**given, "ids": codec.text([schedule_id for schedule_id, _ in met])}
@@ -218,7 +219,7 @@ class Timetable(VerbGroup):
         """
         filters = {"owner": owner, "task": task, "standing": standing, "slot": slot, "is_active": is_active}
         filters["text"] = None if text is None else like(text)
-        given = {**filters, "after": after, "most": max(1, min(most, PORTION))}
+        given = {**filters, "after": after, "most": min(checked_most(most), PORTION)}
         return self._read.all(Schedule, "schedules_standing", given)
 
     def standings(self, owner: str | None, task: str, since: datetime) -> list[StandingCount]:

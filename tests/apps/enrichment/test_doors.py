@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duly.client import Client
-from duly.core.errors import DoesNotExist
+from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Job
 from duly.verbs import LOCAL
 from duly.web.server import Service
@@ -40,6 +40,8 @@ def test_events_are_paged_in_their_order(desk: Desk, job: Job, served: str) -> N
         "id", "itemId", "jobId", "attempt", "round", "variant", "retailer", "status", "milliseconds", "createdAt",
     }  # fmt: skip
     assert [event.id for event in desk.enrichment.events(job.id, known[1], 2)] == known[2:4]
+    with pytest.raises(InputError, match="most"):
+        desk.enrichment.events(job.id, most=-1)
 
 
 def test_commands_tell_the_same_on_both_sides(desk: Desk, job: Job, served: str) -> None:

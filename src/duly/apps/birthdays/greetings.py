@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -14,6 +13,7 @@ from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
 from duly.apps.birthdays.settings import QUEUE, BirthdaysSettings
 from duly.core.codec import decode
 from duly.core.errors import ConfigError, DoesNotExist
+from duly.core.filters import checked_most, first
 from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
 from duly.core.wire import Doc
@@ -191,7 +191,9 @@ class Birthdays:
             last = self._find(after.id, after.owner)[0].id
         else:
             last = self._find(after, owner)[0].id if after is not None else 0
-        page = self.app.schedules.page(owner=owner, task=self.task.name, after=last, most=min(most, 1_000))
+        page = self.app.schedules.page(
+            owner=owner, task=self.task.name, after=last, most=min(checked_most(most), 1_000)
+        )
         return tuple(map(self.seen, page))
 
     def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[PersonEvent, ...]:
@@ -217,7 +219,7 @@ class Birthdays:
         pending = (
             PersonEvent(id=None, person_id=person_id, status="PENDING", target=at) for at in (person.next_at,) if at
         )
-        return tuple(islice((*pending, *past), most))
+        return tuple(first((*pending, *past), most))
 
     def _find(self, person_id: str, owner: str | None = None, connection: Any = None) -> tuple[Schedule, Person]:
         try:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -22,6 +21,7 @@ from duly.apps.catalog.supplier import BadEntry, Found, Kept, Offer, ask
 from duly.apps.catalog.takeover import take_over
 from duly.core.codec import decode
 from duly.core.errors import DoesNotExist, InputError
+from duly.core.filters import first
 from duly.core.model import Schedule, cut
 from duly.core.results import SlotLoad
 from duly.core.shown import Row
@@ -187,7 +187,7 @@ class Catalog:
         standing = STANDINGS[sync_status] if sync_status is not None else None
         filters = {"standing": standing, "slot": hour_bucket, "is_active": is_active, "text": text}
         found = (each for each in self._all(owner, filters, after) if user_id in (None, each.user_id))
-        return tuple(islice(found, most))
+        return tuple(first(found, most))
 
     def slots(self) -> list[SlotLoad]:
         """How many active products each slot has."""

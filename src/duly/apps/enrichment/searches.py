@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from duly import Duly
+from duly.core.filters import checked_most
 from duly.core.model import Item
 from duly.verbs import Principal
 
@@ -55,6 +56,7 @@ class Searches:
     def page(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[SearchEvent]:
         """The questions for rows of a job, oldest first; `after` is the id of the last one before."""
         self._app.internals.verbs.jobs.get(who, job_id)
+        checked_most(most)
         where = "where job_id = :job_id and id > :after order by id limit :most"
         return self._read(where, {"job_id": job_id, "after": after, "most": most})
 

@@ -16,6 +16,7 @@ from duly.apps.messages.settings import MessagesSettings
 from duly.bridge.message import ID_LIMIT, Message, message_id_of, preview
 from duly.bridge.properties import BadProperties
 from duly.core.errors import ConfigError, WrongState
+from duly.core.filters import checked_most
 from duly.core.model import State
 from duly.core.shown import Drift, Row
 
@@ -51,7 +52,7 @@ class Queries:
         ids = self._app.read.ids_between(TASK, f"{named} ", f"{named}!")
         rows = [self._app.read.row(item_id, owner) for item_id in ids if before is None or item_id < before]
         found = [row for row in rows if row is not None and state in (None, row.state)]
-        return [row for row in found if queue in (None, row.args["queue"])][:most]
+        return [row for row in found if queue in (None, row.args["queue"])][: checked_most(most)]
 
     def payload(self, row: Row) -> bytes:
         """All bytes of a message."""

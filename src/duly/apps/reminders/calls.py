@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, RemindersSettings
 from duly.core.errors import DoesNotExist, DulyError
+from duly.core.filters import checked_most
 from duly.core.model import NewItem, State, Tried
 from duly.core.shown import Row
 from duly.core.wire import Doc
@@ -133,6 +134,7 @@ class Reminders:
         found: list[Row] = []
         given = {"since": since, "until": until}
         limits = {name: None if at is None else checked_moment(name, at) for name, at in given.items()}
+        checked_most(most)
         while len(found) < most:
             before = found[-1].id if found else None
             page = self.page(None, status, before=before, most=min(most - len(found), PAGE), **limits)
