@@ -59,9 +59,9 @@ class Reasons:
             self._holds[queue] = self.holds_of(queue)
         limited = [each for each in overdue if each.lane == "main"]
         for each in limited:
-            self._waiting.update(dict.fromkeys(self._holds[each.queue].meters, each.items))
-        held = dict.fromkeys(meter for each in limited for meter in self._holds[each.queue].meters)
-        if not (new := [meter for meter in held if meter not in self._uses]):
+            for meter in self._holds[each.queue].meters:
+                self._waiting[meter] += each.items
+        if not (new := [meter for meter in self._waiting if meter not in self._uses]):
             return
         asked = [
             {"place": place, "name": meter.name, "most": meter.most, "per": meter.per}
@@ -77,6 +77,8 @@ class Reasons:
         holds = self._holds[each.queue]
         if each.lane == "retry":
             return holds.windows is not None and not has_missed_windows(holds.windows, each.oldest, each.items, now)
+        if not holds.meters:
+            return False
         return (now - each.oldest).total_seconds() <= explained(self._used_up(holds), self.least)
 
     def is_held(self, queue: str) -> bool:
@@ -84,6 +86,8 @@ class Reasons:
         return bool(self._used_up(self._holds[queue]))
 
     def _used_up(self, holds: Holds) -> list[tuple[Use, int]]:
+        if not self._full_at:
+            return []
         return [(self._uses[meter], self._waiting[meter]) for meter in holds.meters if meter in self._full_at]
 
 
@@ -95,6 +99,11 @@ class LateCount(Struct, frozen=True):
 
     def plus(self, more: LateCount, most: int) -> LateCount:
         return LateCount(min(self.items + more.items, most), self._older(more))
+
+    @classmethod
+    def of(cls, some: Sequence[tuple[int, datetime]], most: int) -> LateCount:
+        """The sum of such numbers of items, each with the time since when the oldest is due."""
+        return cls(min(sum(items for items, _ in some), most), min((oldest for _, oldest in some), default=None))
 
     def at_least(self, other: LateCount) -> LateCount:
         return LateCount(max(self.items, other.items), self._older(other))
@@ -157,9 +166,7 @@ class LateItems:
         overdue = [each for each in overdue if each.queue in are_open]
         self.reasons.begin(look.now)
         self.reasons.look(overdue, look.now)
-        late = Late()
-        for each in overdue:
-            late = late.plus(self._unexplained(each, look), look.most)
+        late = self._sum(overdue, look)[0]
         if is_all or late.missed.items + late.rest.items >= look.most:
             self._place, self._walk, self._last_walk = START, Late(), None
             self.is_complete = is_all
@@ -173,33 +180,44 @@ class LateItems:
             self._walk, self._last_walk = Late(), self._walk
         return self._walk if self._last_walk is None else self._walk.at_least(self._last_walk)
 
-    def _unexplained(self, each: OverdueItems, look: Look) -> Late:
-        """What is late of this: the main lane by number, unless a limit holds it, and retries by their age alone."""
+    def _sum(self, overdue: Sequence[OverdueItems], look: Look) -> tuple[Late, list[tuple[bool, int] | None]]:
+        """What is late of these; and for each that is late, whether it was missed, and how many of it count."""
+        sums: dict[bool, list[tuple[int, datetime]]] = {True: [], False: []}
+        found: list[tuple[bool, int] | None] = []
+        for each in overdue:
+            items = self._unexplained(each, look)
+            if items is None:
+                found.append(None)
+                continue
+            is_missed = look.back_at is not None and each.oldest < look.back_at
+            found.append((is_missed, items))
+            sums[is_missed].append((items, each.oldest))
+        return Late(LateCount.of(sums[True], look.most), LateCount.of(sums[False], look.most)), found
+
+    def _unexplained(self, each: OverdueItems, look: Look) -> int | None:
+        """How many of these count as late, None if they are not: the main lane by number, unless a limit holds it.
+
+        Retries, and what a limit holds, are late by their age alone.
+        """
         if self.explain(each.queue, each.oldest, look.now):
-            return Late()
-        is_missed = look.back_at is not None and each.oldest < look.back_at
-        late = LateCount(each.items if each.lane == "main" else 0, each.oldest)
-        if is_missed and each.lane == "main":  # what a limit holds back waits because no worker ran
-            return Late(missed=late)
+            return None
+        if each.lane == "main" and look.back_at is not None and each.oldest < look.back_at:
+            return each.items  # what a limit holds back waits because no worker ran
         if self.reasons.explain(each, look.now):
-            return Late()
-        if each.lane == "main" and self.reasons.is_held(each.queue):
-            # That many wait is the plan; that one waits for longer than the limit explains, is not.
-            late = LateCount(0, each.oldest)
-        return Late(missed=late) if is_missed else Late(rest=late)
+            return None
+        # That many wait is the plan of a limit; that one waits for longer than the limit explains, is not.
+        return each.items if each.lane == "main" and not self.reasons.is_held(each.queue) else 0
 
     def _count(self, heads: list[Head], look: Look) -> Late:
         """What is late in these lines. A line with something that fell due while no worker ran is all about that."""
         overdue = [OverdueItems(head.line.queue, head.lane, 1, head.due_at) for head in heads]
         self.reasons.look(overdue, look.now)
-        late = Late()
+        late, found = self._sum(overdue, look)
         missed: list[Head] = []
         rest: list[Head] = []
-        for head, each in zip(heads, overdue, strict=True):
-            found = self._unexplained(each, look)
-            late = late.plus(found, look.most)
-            missed += [head] if found.missed.items else []
-            rest += [head] if found.rest.items else []
+        for head, each in zip(heads, found, strict=True):
+            if each is not None and each[1]:
+                (missed if each[0] else rest).append(head)
         before, most = look.before, look.most
         return Late(
             LateCount(self._backlog(missed, min(before, look.back_at or before), most), late.missed.oldest),

@@ -16,6 +16,7 @@ from duly.core.policy.limits import Limit, slack
 from duly.core.policy.outage import Source
 from duly.core.policy.retry import SPREAD, Windows, windows_of
 from duly.engine.work import Tasks
+from duly.store.claims import family
 from duly.store.contract import FRESH
 from duly.tasks.task import Task
 
@@ -97,13 +98,17 @@ def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:
 
 def holds_of(tasks: Tasks) -> Callable[[str], Holds]:
     """What may hold back the items of a queue by plan: what holds those of all the tasks that have it."""
+    by_queue: dict[str, list[Task[..., Any]]] = {}
+    for task in tasks.values():
+        by_queue.setdefault(task.queue, []).append(task)
 
     @cache
     def meters_for(name: str) -> Meters:
         return Meters(metering_of(tasks[name]), prefixes_of([tasks[name]]))
 
+    @lru_cache(MANY)
     def held(queue: str) -> Holds:
-        own = [task for task in tasks.values() if queue == task.queue or queue.startswith(f"{task.queue}/")]
+        own = [task for name in family(queue) for task in by_queue.get(name, ())]
         meters: list[Meter] = []
         if all(task.limits for task in own):
             meters = [each for task in own for each in meters_for(task.name).of_queue(queue)]
