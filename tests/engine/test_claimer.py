@@ -350,6 +350,34 @@ def test_more_lines_than_one_look_sees_hide_nothing(store: Store) -> None:
         assert ticks < 1_000, "the walk comes to its end, and is taken up again"
 
 
+def test_what_waits_among_very_many_lines_is_found_in_the_first_moment(store: Store) -> None:
+    """Nobody announces what was put before a worker starts."""
+    store.load(new(queue=f"a/{n:05}", owner="ann", due_at=after(-60 - n / 1000)) for n in range(1_000))
+    (bobs,) = put(store, queue="m", owner="bob", due_at=after(-60))
+    store.load(new(queue=f"z/{n:05}", owner="cleo", due_at=after(-59 + n / 1000)) for n in range(1_000))
+    pool = Shared(room=3, full=("ann", "cleo"))
+    one = claimer(store, pool)
+    ticks = 1
+    while one.tick(NOW) <= NOW:
+        ticks += 1
+    assert [item.id for item in pool.items] == [bobs]
+    assert ticks <= 5, "a look for each portion of 500 lines"
+
+
+def test_what_falls_due_between_two_walks_over_the_lines_is_known_before(store: Store) -> None:
+    store.load(new(queue=f"q{n:05}", due_at=after(86_400)) for n in range(600))
+    put(store, queue="q00300/a", due_at=after(75))
+    pool, seconds = (
+        Basket(),
+        itertools.count(0.0),
+    )  # each look costs a second, so that the next walk comes after minutes
+    one = Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, ticks=lambda: next(seconds))
+    one.tick(NOW)
+    one.tick(NOW)
+    assert (one._place, one._walk_at) == (START, after(80))
+    assert one._lines_of[0][1].next_at() == after(75)
+
+
 def test_due_work_behind_many_due_lines_has_its_turn(store: Store) -> None:
     store.load(new(queue=f"q{n:05}", due_at=after(-60 + n / 100)) for n in range(3_000))
     pool = Basket(room=50)

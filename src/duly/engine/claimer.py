@@ -1,8 +1,9 @@
 """Claims due items when there is room for them, and knows when to look again.
 
 It learns from surveys and from news of puts which lines have something due, sleeps until the nearest due time, and
-claims what is due, split fairly. Where there are very many lines, it surveys them in portions, one after the other.
-Meanwhile it finds what has just fallen due by its time, so that no item has to wait until all lines were surveyed.
+claims what is due, split fairly. Where there are very many lines, it surveys them in portions, one after the other: at
+first without a pause, later at a pace that costs little. Meanwhile it finds what has just fallen due by its time, so
+that no item has to wait until all lines were surveyed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ START_WITHIN = 0.8
 # How many lines one survey looks at, and how many items one glance at what has just fallen due.
 PORTION = 500
 GLANCED = 200
+# How many seconds the first surveys of all lines may cost before they pause in between.
+HEAD_START = 2.0
+# The next walk over all lines begins this many times as long after one as its surveys took.
+WALK_REST = 40
 # How many lanes and ranks of a line it looks at, if it claims from a single one.
 FEW = 100
 # After a glance, wait this many times as long as it took before the next one, regardless of news.
@@ -98,7 +103,9 @@ class Claimer:
 
     def _expect_anew(self) -> None:
         """Forget the known state, and survey again."""
-        self._lines_of = [(pool, DueLines(self._sweep, self._poll, self._turn_log)) for pool in self._pools]
+        # What falls due before the walk over the lines comes by again must be known by then.
+        self._horizon = max(self._poll, timedelta(seconds=2 * WALK_REST * HEAD_START))
+        self._lines_of = [(pool, DueLines(self._sweep, self._horizon, self._turn_log)) for pool in self._pools]
         self._by_task = {task: lines for pool, lines in self._lines_of for task in pool.tasks}
         self._latest = EPOCH
         self.inbox.look = True
@@ -109,6 +116,9 @@ class Claimer:
         self._is_walking = False  # whether there are more lines than one survey sees
         self._walk_at = EPOCH
         self._walked = 0.0  # seconds that this walk has cost
+        self._walk_began = EPOCH
+        self._has_walked = False  # whether all lines were seen once
+        self._glanced_at = EPOCH
 
     def stop(self) -> None:
         """Claim nothing more."""
@@ -170,7 +180,7 @@ class Claimer:
         try:
             heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
             self._look_at = min(self._look_at, self._walk_at) if self._is_walking else now + self._poll
-            if self._is_walking:
+            if self._is_walking and not (self._is_hurrying() and now < self._glanced_at + LATER):
                 begun = self._ticks()  # the walk takes its pace from what it costs
                 heads += self._glance(now)
         except BaseException:
@@ -193,18 +203,25 @@ class Claimer:
         heads, place = self._store.survey(self._place, PORTION)
         cost = self._ticks() - begun
         self._walked = cost if is_first else self._walked + cost
+        self._walk_began = now if is_first else self._walk_began
         self._is_walking = place is not None or not is_first
         self._place = place or START
-        self._walk_at = now + (
-            max(self._sweep, timedelta(seconds=40 * self._walked))
-            if place is None
-            else max(LATER, timedelta(seconds=20 * cost))
-        )
+        if place is None:
+            self._has_walked = True
+            self._walk_at = now + max(self._sweep, timedelta(seconds=WALK_REST * self._walked))
+            for _, lines in self._lines_of:
+                lines.horizon = max(self._horizon, 2 * (self._walk_at - self._walk_began))
+        else:
+            self._walk_at = now if self._is_hurrying() else now + max(LATER, timedelta(seconds=20 * cost))
         return heads
+
+    def _is_hurrying(self) -> bool:
+        """Whether to go on with the first walk at once: items may wait that nobody will announce."""
+        return not self._has_walked and self._walked < HEAD_START
 
     def _glance(self, now: datetime) -> list[Head]:
         """Look for what has just fallen due and what waits longest, wherever the walk over the lines stands."""
-        begun = self._ticks()
+        begun, self._glanced_at = self._ticks(), now
         heads, next_at = self._store.glance(now, GLANCED)
         pause = timedelta(seconds=5 * (self._ticks() - begun))
         self._look_at = self._walk_at if next_at is None else min(self._walk_at, max(next_at, now + pause))

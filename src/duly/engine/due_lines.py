@@ -43,7 +43,7 @@ SOON = timedelta(milliseconds=500)
 class DueLines:
     def __init__(self, longest: timedelta, horizon: timedelta, turn_log: TurnLog) -> None:
         self._longest = longest
-        self._horizon = horizon  # heads due later than this are not kept: a survey sees them again in time
+        self.horizon = horizon  # heads due later than this are not kept: a survey sees them again in time
         self._turn_log = turn_log
         self.ready = ReadyLines(turn_log)
         self._later = LaterHeads()
@@ -64,7 +64,7 @@ class DueLines:
         at = max(head.due_at, self._barren.get(group, (EPOCH, BARREN))[0], self._held_until(group))
         if at <= now:
             self.ready.add(head)
-        elif head.due_at <= now + self._horizon:
+        elif head.due_at <= now + self.horizon:
             self._later.push(at, head)
 
     def hear(self, head: Head, now: datetime) -> None:
