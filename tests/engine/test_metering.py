@@ -18,7 +18,7 @@ from duly.core.model import Done, Failed, Item, Line, Lost, Meter, Released, Sha
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.coroutines import AsyncPool
-from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
+from duly.engine.metering import Meters, holds_of, metering_of, meters_of, prefixes_of
 from duly.engine.pools import PoolContext
 from duly.engine.threads import ThreadPool, ThreadSlot
 from duly.engine.work import InFlight, Work
@@ -105,6 +105,30 @@ def test_a_limit_per_value_has_a_queue_and_a_meter_for_each() -> None:
         ((_, found),) = meters.of(share(name, floors=(NOW,)), NOW)
         assert [meter.name for meter in found] == names
     assert metering_of(fetch)[0] == fetch.limits
+
+
+def test_what_may_hold_back_very_many_queues_is_found_without_a_look_at_every_task_for_each() -> None:
+    app = Duly("sqlite://")
+
+    @app.task(limits=Limit("shop", 2, per="1m", by="shop"))
+    def fetch(shop: str) -> None: ...
+
+    @app.task
+    def ring() -> None: ...
+
+    class Counted(dict[str, Any]):
+        looks = 0
+
+        def values(self) -> Any:
+            Counted.looks += 1
+            return super().values()
+
+    holds = holds_of(Counted(app.tasks))
+    for n in range(1_000):
+        assert [meter.name for meter in holds(f"fetch/{n}").meters] == [f"shop:{n}"]
+        assert holds(f"ring/{n}").meters == ()
+    assert holds("unknown").meters == ()
+    assert Counted.looks == 1
 
 
 # -- the claimer

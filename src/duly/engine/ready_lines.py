@@ -56,7 +56,8 @@ class TurnLog:
 
     def __init__(self) -> None:
         self._turns: dict[Line, LineTurns] = {}
-        self._served: OrderedDict[tuple[str, ...], int] = OrderedDict()
+        self._owners: OrderedDict[str, int] = OrderedDict()
+        self._queues: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._count = 0
 
     def turns(self, line: Line) -> LineTurns:
@@ -69,14 +70,20 @@ class TurnLog:
 
     def serve(self, line: Line) -> None:
         self._count += 1
-        for name in ((line.owner,), (line.owner, line.queue)):
-            self._served[name] = self._count
-            self._served.move_to_end(name)
-        while len(self._served) > REMEMBERED:
-            self._served.popitem(last=False)
+        queue = (line.owner, line.queue)
+        self._owners[line.owner] = self._queues[queue] = self._count
+        self._owners.move_to_end(line.owner)
+        self._queues.move_to_end(queue)
+        if len(self._queues) > REMEMBERED:
+            self._queues.popitem(last=False)
+        if len(self._owners) > REMEMBERED:
+            self._owners.popitem(last=False)
 
-    def last(self, owner: str, *queue: str) -> int:
-        return self._served.get((owner, *queue), 0)
+    def last(self, owner: str) -> int:
+        return self._owners.get(owner, 0)
+
+    def last_of(self, owner: str, queue: str) -> int:
+        return self._queues.get((owner, queue), 0)
 
 
 class ReadyLines:
@@ -147,10 +154,11 @@ class ReadyLines:
             for line in lines_of:
                 self._leave(line)
             self._aside.setdefault(queue, OrderedDict()).update(dict.fromkeys(lines_of))
-        last = self._turn_log.last
+        last = self._turn_log.last_of
         for owner, queues in chosen.items():
-            queues.sort(key=lambda lines, owner=owner: last(owner, lines[0][0].queue))  # type: ignore[misc]
-        return [chosen[owner] for owner in sorted(chosen, key=last)]
+            if len(queues) > 1:
+                queues.sort(key=lambda lines, owner=owner: last(owner, lines[0][0].queue))  # type: ignore[misc]
+        return [chosen[owner] for owner in sorted(chosen, key=self._turn_log.last)]
 
     def _in_turn(self, room: Room, full: dict[str, list[Line]]) -> Iterator[tuple[str, Chosen]]:
         """A queue of each owner, then another one of each, and so on."""
@@ -172,23 +180,31 @@ class ReadyLines:
     def _of_owner(self, owner: str, room: Room, full: dict[str, list[Line]]) -> Iterator[Chosen]:
         """The queues of which the pool takes items of this owner; lines of queues that have no room go into `full`."""
         queues = self._rotation[owner]
-        busy: Collection[str] | None = None
-        names: Iterable[str] = queues
-        if room.allows_new(owner=owner) <= 0:
-            busy = room.busy_queues(owner)
-            names = [queue for queue in busy if queue in queues]
-        for queue in names:
-            if queue in full:
-                busy = room.busy_queues(owner) if busy is None else busy
-                if queue not in busy:
-                    full[queue].extend(queues[queue])
-                    continue
-            if lines := [(line, allowance) for line in queues[queue] if (allowance := room.allowance(line)) > 0]:
+        seen: set[str] = set()
+        busy: Collection[str] | None = None  # looked up when something is refused, which is rare
+        for queue in queues:
+            seen.add(queue)
+            if queue not in full and (lines := self._allowed(queues[queue], room)):
                 yield lines
                 continue
-            busy = room.busy_queues(owner) if busy is None else busy
-            if queue not in busy and room.allows_new(queue=queue) <= 0:
-                full[queue] = list(queues[queue])
+            if busy is None:
+                busy = room.busy_queues(owner)
+                if room.allows_new(owner=owner) <= 0:
+                    break
+            if queue not in full and queue not in busy and room.allows_new(queue=queue) <= 0:
+                full[queue] = []
+            if queue in full and queue not in busy:
+                full[queue].extend(queues[queue])
+            elif queue in full and (lines := self._allowed(queues[queue], room)):
+                yield lines
+        else:
+            return
+        for queue in busy:  # of an owner whose share is used up, only what has works here may go on
+            if queue in queues and queue not in seen and (lines := self._allowed(queues[queue], room)):
+                yield lines
+
+    def _allowed(self, lines: Iterable[Line], room: Room) -> Chosen:
+        return [(line, allowance) for line in lines if (allowance := room.allowance(line)) > 0]
 
     def _take_back(self, most: int, room: Room) -> None:
         """Let lines that were set aside take turns again, as many as their queue has room for."""

@@ -115,7 +115,7 @@ class WorkRows:
     def _next_of(self, owner: str | None) -> WorkRow | None:
         """The next row of this owner that may have a slot."""
         rows = self._turns[owner]
-        if self._more(NOTHING, self._owners.get(owner, NOTHING), owner) <= 0:  # then none of its rows may have one
+        if len(rows) > 1 and self._more(NOTHING, rows[0].owner, owner) <= 0:  # then none of its rows may have one
             return None
         for _ in range(len(rows)):
             row = rows.popleft()
