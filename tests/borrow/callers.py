@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -26,7 +26,8 @@ from psycopg.rows import dict_row
 from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sa_async
 
-from duly import Placed
+from duly import Duly, Placed
+from duly.facade.jobs import RunningJob
 from duly.tasks.puttable import NO_OPTIONS, Options
 from duly.tasks.task import Task
 
@@ -40,8 +41,11 @@ Step = Callable[[], Awaitable[None]]
 class Caller(NamedTuple):
     execute: Callable[[str], Awaitable[None]]
     put: Callable[..., Awaitable[Placed[Any]]]
+    put_many: Callable[..., Awaitable[int]]
+    job: Callable[..., Awaitable[RunningJob]]
     commit: Step
     rollback: Step
+    connection: Any
 
 
 Opener = Callable[[str, Task[..., Any]], AbstractAsyncContextManager[Caller]]
@@ -54,13 +58,19 @@ def plain(task: Task[..., Any], connection: Any, execute: Callable[[str], Any], 
     async def put(options: Options = NO_OPTIONS, /, **args: Any) -> Placed[Any]:
         return task.options(**options, connection=connection).put(**args)
 
+    async def put_many(rows: Iterable[Any]) -> int:
+        return task.options(connection=connection).put_many(rows)
+
+    async def job(app: Duly, rows: Iterable[Any], **more: Any) -> RunningJob:
+        return app.job(task, rows, connection=connection, **more)
+
     async def end() -> None:
         commit()
 
     async def undo() -> None:
         rollback()
 
-    return Caller(run, put, end, undo)
+    return Caller(run, put, put_many, job, end, undo, connection)
 
 
 def waiting(task: Task[..., Any], connection: Any, execute: Any, commit: Any, rollback: Any) -> Caller:
@@ -70,7 +80,13 @@ def waiting(task: Task[..., Any], connection: Any, execute: Any, commit: Any, ro
     async def put(options: Options = NO_OPTIONS, /, **args: Any) -> Placed[Any]:
         return await task.options(**options, connection=connection).aput(**args)
 
-    return Caller(run, put, commit, rollback)
+    async def put_many(rows: Iterable[Any]) -> int:
+        return await task.options(connection=connection).aput_many(rows)
+
+    async def job(app: Duly, rows: Iterable[Any], **more: Any) -> RunningJob:
+        return await app.ajob(task, rows, connection=connection, **more)
+
+    return Caller(run, put, put_many, job, commit, rollback, connection)
 
 
 class OwnConnection(psycopg.Connection[Any]):

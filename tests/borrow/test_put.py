@@ -16,9 +16,10 @@ import pytest
 
 from duly import Duly, KeyConflict, Placed
 from duly.store import Store
-from duly.store.borrow import _put
+from duly.store.borrow import _place
 from duly.store.contract import News
 from duly.store.dialects import named
+from duly.store.lenders import Lender
 from duly.store.sql import sections
 from duly.tasks.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
@@ -193,10 +194,10 @@ def test_a_key_whose_holder_ends_between_two_looks_is_taken() -> None:
     asked: list[str] = []
     answers: list[list[Any]] = [[], [], [(7, "key-7")]]  # someone has it, and is gone
 
-    async def ask(name: str, _: dict[str, Any]) -> list[Any]:
-        asked.append(name)
+    async def run(sql: str, _: dict[str, Any]) -> list[Any]:
+        asked.append(sql)
         return answers[len(asked) - 1]
 
-    placed = asyncio.run(_put(new(key="k"), named("postgres"), ask))
+    placed = asyncio.run(_place(Lender(named("postgres"), run, None), new(key="k")))
     assert asked == [sections("postgres")[name] for name in ("put_one_and_tell", "live", "put_one_and_tell")]
     assert placed == Placed(id=7, execution_key="key-7", fresh=True)

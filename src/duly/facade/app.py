@@ -18,13 +18,14 @@ from duly.core.results import Retasked
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.core.shown import Row
+from duly.facade import jobs
 from duly.facade.given import GivenSettings
 from duly.facade.internals import Internals
 from duly.facade.jobs import RunningJob
 from duly.facade.policies import Register, check_shared, make_task
 from duly.store import Store
 from duly.store.migrate import check
-from duly.tasks.puttable import ItemRow, Puttable, check_rows
+from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
 from duly.verbs import LOCAL
 from duly.verbs.context import by_code
@@ -130,6 +131,7 @@ class Duly:
         then: Puttable[..., Any] | NewItem | str | None = None,
         key: str | None = None,
         owner: str | None = None,
+        connection: Any = None,
     ) -> RunningJob[R]: ...
 
     @overload
@@ -141,6 +143,7 @@ class Duly:
         then: Puttable[..., Any] | NewItem | str | None = None,
         key: str | None = None,
         owner: str | None = None,
+        connection: Any = None,
     ) -> RunningJob[Any]: ...
 
     def job(
@@ -151,6 +154,7 @@ class Duly:
         then: Puttable[..., Any] | NewItem | str | None = None,
         key: str | None = None,
         owner: str | None = None,
+        connection: Any = None,
     ) -> RunningJob[Any]:
         """Put one item of a task for each of these rows, as a whole that is counted, waited for, paused and cancelled.
 
@@ -158,28 +162,47 @@ class Duly:
         item from `task.new`. An argument of its handler that is called `job` is given the counts. One that is called
         `cancelled` is given whether the job was cancelled; without it, the handler is not called then. With a `key` it
         is one job however often this is called: rows that it has already are skipped, so an interrupted call can be
-        repeated.
+        repeated. With the caller's own `connection`, the job and all of its rows are put inside the caller's
+        transaction, or nothing of it if a row is rejected.
         """
-        chosen = self.task_named(task) if isinstance(task, str) else task
-        chosen.refuse_connection("a job")
-        check_rows(rows)
-        if isinstance(then, str):
-            then = self.task_named(then)
-        if isinstance(then, Puttable):
-            told: dict[str, Any] = {"job": {}} if then.task.takes("job") else {}
-            then = then.new(**told, **({"cancelled": False} if then.task.has("cancelled") else {}))
-        if then is not None and not isinstance(then, NewItem):
-            raise InputError("then", f"must be a task, its name, or an item from task.new, got {type(then).__name__}")
-        jobs = self.internals.verbs.jobs
-        job = jobs.open(LOCAL, chosen.task, key=key, then=then, owner=owner)
-        if not job.is_sealed:
-            try:
-                jobs.fill(job, chosen, rows)
-            except Exception:
-                if key is None:  # no later call can continue this job
-                    jobs.remove(LOCAL, job.id)
-                raise
-        return RunningJob(self.internals, job.id)
+        return jobs.placed(self.internals, task, rows, then, key, owner, connection)
+
+    @overload
+    async def ajob(
+        self,
+        task: Puttable[..., R],
+        rows: Iterable[ItemRow],
+        *,
+        then: Puttable[..., Any] | NewItem | str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+        connection: Any = None,
+    ) -> RunningJob[R]: ...
+
+    @overload
+    async def ajob(
+        self,
+        task: str,
+        rows: Iterable[ItemRow],
+        *,
+        then: Puttable[..., Any] | NewItem | str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+        connection: Any = None,
+    ) -> RunningJob[Any]: ...
+
+    async def ajob(
+        self,
+        task: Puttable[..., Any] | str,
+        rows: Iterable[ItemRow],
+        *,
+        then: Puttable[..., Any] | NewItem | str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+        connection: Any = None,
+    ) -> RunningJob[Any]:
+        """`job` for async callers; `connection` may be an async one."""
+        return await jobs.aplaced(self.internals, task, rows, then, key, owner, connection)
 
     @overload
     def find_job(
@@ -301,7 +324,6 @@ class Duly:
         await asyncio.to_thread(_items(self).find, LOCAL, item_id)
         return await self.internals.endings.aended(item_id, timeout, is_put=True)
 
-    ajob = in_thread(job)
     afind_job = in_thread(find_job)
     acancel = in_thread(cancel)
     adiscard = in_thread(discard)

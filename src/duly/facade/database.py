@@ -54,12 +54,17 @@ class Database:
         return self._clock
 
     def _time(self) -> datetime:
-        """The database's time. It is read without migrating, because the caller may hold SQLite's write lock."""
+        """The database's time."""
+        return self.unopened.now()
+
+    @property
+    def unopened(self) -> Store:
+        """The store, which may not be migrated yet: the caller may hold SQLite's write lock."""
         store = self._store
         if store is None:
             with self._opening:
                 store = self._store or self._open()
-        return store.now()
+        return store
 
     def _open(self) -> Store:
         settings = self._settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,13 +22,13 @@ from duly.core.errors import UnknownTask
 from duly.core.model import NewItem, Placed
 from duly.core.settings import JobSettings, Settings
 from duly.engine.equipment import Companion, Equipment
+from duly.facade.borrowing import Borrowing
 from duly.facade.database import Database
 from duly.facade.endings import Endings
 from duly.facade.schedules import Schedules
 from duly.intake.tasks import OwnTasks
 from duly.plugins import claim
 from duly.store import Store
-from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.tasks.puttable import TaskBackend
 from duly.tasks.task import Task
 from duly.telemetry.telemetry import Telemetry
@@ -69,6 +69,7 @@ class Internals:
         self.companions: list[Companion] = []  # what runs with the workers of this app
         self.workers: WeakSet[Worker] = WeakSet()  # those that were made here, which end with the app
         self.database = Database(settings, lambda: self.app_migrations, store, clock)
+        self.borrowing = Borrowing(lambda: self.database.unopened)
         self.endings = Endings(lambda: self.store, lambda ids: self.read.endings(ids))
         self.telemetry = Telemetry(
             self.tasks,
@@ -91,7 +92,8 @@ class Internals:
             open_clock=self.database.open_clock,
             place=self.place,
             aplace=self.aplace,
-            load=lambda items: self.store.load(items),
+            load=self.load,
+            aload=self.aload,
             begin=self.schedules.begin,
             declare=self.schedules.declare,
             traceparent=self.telemetry.traceparent,
@@ -194,15 +196,23 @@ class Internals:
     # -- in
 
     def place(self, new: NewItem, connection: Any = None) -> Placed[Any]:
-        placed = self.database.store.put([new])[0] if connection is None else put_borrowed(connection, new)
+        placed = self.database.store.put([new])[0] if connection is None else self.borrowing.put(connection, new)
         return placed.awaited_by(self.endings, is_put=connection is None)
 
     async def aplace(self, new: NewItem, connection: Any = None) -> Placed[Any]:
         if connection is not None:
-            placed = await aput_borrowed(connection, new)
+            placed = await self.borrowing.aput(connection, new)
         else:
             placed = (await asyncio.to_thread(self.store.put, [new]))[0]
         return placed.awaited_by(self.endings, is_put=connection is None)
+
+    def load(self, items: Iterable[NewItem], connection: Any = None) -> int:
+        return self.store.load(items) if connection is None else self.borrowing.load(connection, items)
+
+    async def aload(self, items: Iterable[NewItem], connection: Any = None) -> int:
+        if connection is not None:
+            return await self.borrowing.aload(connection, items)
+        return await asyncio.to_thread(self.load, items)
 
     # An app that takes no files does not load what reads and writes them.
 

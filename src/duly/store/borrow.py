@@ -1,90 +1,123 @@
 """Puts and other acts on a connection that the caller owns: they exist if and only if the caller's transaction commits.
 
-A put works with psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async)
-and Django. None of them is imported: a connection is recognized by its class and package, also when the caller's own
-class derives from it. Statements run on plain cursors, whatever row, time or JSON types the caller has set on the
-connection. Errors of the driver are passed on as they are, for the transaction is the caller's, except that of a
-missing schema. Nothing here opens another connection, because the caller may hold SQLite's write lock.
+`lenders` knows the kinds of connections, and `home` whether one leads to the app's database. What is put as a whole,
+many rows or a job with its rows, is written behind a savepoint: if it fails, the caller's transaction is as before.
+Errors of the driver are passed on as they are, except that of a missing schema. Only the caller's connection writes,
+because it may hold SQLite's write lock.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeAlias
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar
 
-from duly.core.errors import DulyError, InputError, NotMigrated
-from duly.core.model import NewItem, Placed
+from msgspec.structs import asdict
+
+from duly.core import codec
+from duly.core.errors import DulyError, KeyConflict, NotMigrated
+from duly.core.model import Job, NewItem, NewJob, NewRow, Placed
 from duly.store.contract import Store
-from duly.store.dialects import Colour, Dialect, Run, answered, called, every
+from duly.store.dialects import Colour, Dialect, Parameters, at_once
+from duly.store.home import check
+from duly.store.lenders import Lender, driver_connection, lender
 from duly.store.migrate import LEDGER, VERSION, migrations, statements_of
-from duly.store.postgres import aware
 from duly.store.puts import conflict, key_parameters
-from duly.store.sql import sections, to_psycopg
+from duly.store.records import JOB, NEW_ITEM, NEW_ROW
+from duly.store.settling import sequel
 
-Parameters: TypeAlias = dict[str, Any]
-# Runs a section by its name, or a statement, on the caller's connection.
-Ask: TypeAlias = Callable[[str, Parameters], Awaitable[list[Any]]]
+N = TypeVar("N", bound=NewItem)
 
-
-def put_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
-    """Put inside the caller's transaction."""
-    try:
-        _put(new, *_known(connection, "sync")).send(None)  # nothing in there ever waits, so it comes to its end at once
-    except StopIteration as end:
-        placed: Placed[Any] = end.value
-    return placed
+# Rows, and bytes of their arguments, that one statement writes.
+PORTION = 1_000
+PORTION_BYTES = 4_000_000
+# With more different announcements than this, workers are asked to look for themselves.
+MOST_NEWS = 20
 
 
-async def aput_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
+class NewWork(NamedTuple):
+    """A job with its rows, to be put as a whole."""
+
+    job: NewJob
+    note: Mapping[str, Any]  # the line of the audit log about a new job, without its subject
+    tidy: NewItem  # what removes jobs some day
+    now: datetime
+    rows: Callable[[Job], Iterator[NewRow]]
+
+
+def put_borrowed(connection: Any, new: NewItem, store: Store | None = None) -> Placed[Any]:
+    """Put inside the caller's transaction. With a store, the connection has to lead to its database."""
+    return at_once(_put(connection, "sync", store, new))
+
+
+async def aput_borrowed(connection: Any, new: NewItem, store: Store | None = None) -> Placed[Any]:
     """The same on an async connection."""
-    return await _put(new, *_known(connection, "async"))
+    return await _put(connection, "async", store, new)
+
+
+def load_borrowed(connection: Any, new: Iterable[NewItem], store: Store) -> int:
+    """Put any number of items inside the caller's transaction, all or none; returns how many are new."""
+    return at_once(_load(connection, "sync", store, _portions(new)))
+
+
+async def aload_borrowed(connection: Any, new: Iterable[NewItem], store: Store) -> int:
+    """The same on an async connection. Rows are taken in a thread, because they may come slowly."""
+    return await _load(connection, "async", store, _portions(new))
+
+
+def fan_out(connection: Any, new: NewWork, store: Store) -> Job:
+    """Put a job with its rows inside the caller's transaction, all or none; returns the job."""
+    return at_once(_fan_out(connection, "sync", store, new))
+
+
+async def afan_out(connection: Any, new: NewWork, store: Store) -> Job:
+    """The same on an async connection."""
+    return await _fan_out(connection, "async", store, new)
 
 
 @contextmanager
 def lent(store: Store, connection: Any) -> Iterator[Any]:
     """The caller's connection as verbs on this store use it: what they do there is done as a whole or not at all."""
-    with store.lent(_driver_connection(connection)) as own:
+    with store.lent(driver_connection(connection)) as own:
+        at_once(_check(connection, store))
         yield own
 
 
-def _driver_connection(connection: Any) -> Any:
-    """The driver's own connection, if this is one of SQLAlchemy or Django, inside of their transaction."""
-    for cls in type(connection).__mro__:
-        library = _LIBRARIES["sync"].get(f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}")
-        if library is _django:
-            connection.ensure_connection()
-            return connection.connection
-        if library is not None:
-            connection = connection.connection() if library is _session else connection
-            connection.exec_driver_sql("select 1")  # begins a transaction, or the library would not end ours
-            return connection.connection.driver_connection
-    return connection
+async def _check(connection: Any, store: Store) -> None:
+    await check(await lender(connection, "sync"), store)
 
 
-async def _put(new: NewItem, dialect: Dialect, run: Run) -> Placed[Any]:
-    """One put, on a schema that may be old or not there yet."""
+# -- one item
 
-    async def ask(name: str, parameters: Parameters) -> list[Any]:
-        return [tuple(row) for row in await run(sections(dialect.name).get(name, name), parameters)]
 
+async def _put(connection: Any, colour: Colour, store: Store | None, new: NewItem) -> Placed[Any]:
+    owner = await lender(connection, colour)
+    if store is not None:
+        await check(owner, store)
     try:
-        return await _place(new, dialect, ask)
+        return await _place(owner, new)
     except DulyError:
         raise
-    except Exception as error:
-        if not dialect.is_behind(error):
+    except Exception as error:  # the schema may be old or not there yet
+        if not owner.dialect.is_behind(error):
             raise
-        if not dialect.is_embedded:
-            raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
+        if not owner.dialect.is_embedded:
+            raise _not_migrated(error) from error
         # Nothing else migrates an embedded database, and only this connection can: it may hold the write lock.
-        if not await _migrate(dialect, ask):
+        if not await _migrate(owner):
             raise
-    return await _place(new, dialect, ask)
+    return await _place(owner, new)
 
 
-async def _place(new: NewItem, dialect: Dialect, ask: Ask) -> Placed[Any]:
+def _not_migrated(error: Exception) -> NotMigrated:
+    return NotMigrated(f"the database is not migrated: run `duly migrate` ({error})")
+
+
+async def _place(owner: Lender, new: NewItem) -> Placed[Any]:
+    dialect, ask = owner.dialect, owner.ask
     section, parameters = dialect.put(new)
     while True:
         rows = await ask(section, parameters)
@@ -96,16 +129,17 @@ async def _place(new: NewItem, dialect: Dialect, ask: Ask) -> Placed[Any]:
             return Placed(id=item_id, execution_key=_str(execution_key), fresh=False)
 
 
-async def _migrate(dialect: Dialect, ask: Ask) -> bool:
+async def _migrate(owner: Lender) -> bool:
     """Migrate the caller's own database; False when there is nothing to do.
 
     Under a savepoint it is part of the caller's transaction; if the caller has none open, it is a transaction itself.
     """
+    ask = owner.ask
     await ask("savepoint duly_migration", {})
     try:
         await ask(LEDGER, {})
         have = (await ask(VERSION, {}))[0][0]
-        missing = [migration for migration in migrations(dialect.name) if migration.version > have]
+        missing = [migration for migration in migrations(owner.dialect.name) if migration.version > have]
         for migration in missing:
             for statement in statements_of(migration):
                 await ask(statement, {})
@@ -117,74 +151,160 @@ async def _migrate(dialect: Dialect, ask: Ask) -> bool:
     return bool(missing)
 
 
-def _known(connection: Any, colour: Colour) -> tuple[Dialect, Run]:
-    """The dialect of this connection and the way to run statements on it."""
-    for cls in type(connection).__mro__:
-        kind = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
-        for dialect in every():
-            if (driver := dialect.drivers[colour].get(kind)) is not None:
-                return dialect, driver(connection)
-        if (library := _LIBRARIES[colour].get(kind)) is not None:
-            return library(connection)
-    name = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    verb, other = ("put", "aput") if colour == "sync" else ("aput", "put")
-    raise InputError(
-        "connection",
-        f"{verb} cannot use a {name}: it must be an open connection or session of psycopg, psycopg2, asyncpg, sqlite3, "
-        f"aiosqlite, SQLAlchemy or Django; if it is one, but of the other colour, use {other}",
-    )
+# -- many items, as a whole
 
 
-def _called(name: str) -> Dialect:
-    dialect = called(name)
-    if dialect is None:
-        raise InputError("connection", f"duly works on PostgreSQL or SQLite, but this connection is to {name}")
-    return dialect
+@asynccontextmanager
+async def _whole(owner: Lender) -> AsyncIterator[None]:
+    """What is written in the block is kept as a whole; after an error the caller's transaction is as it was before."""
+    if owner.dialect.is_embedded and await _version(owner) < _latest(owner.dialect.name):
+        await _migrate(owner)
+    whole = await owner.dialect.whole(owner.ask, owner.driver)
+    try:
+        yield
+        for statement in whole.keep:
+            await owner.ask(statement, {})
+    except BaseException as error:
+        with suppress(Exception):  # the first error says more
+            for statement in whole.undo:
+                await owner.ask(statement, {})
+        if isinstance(error, Exception) and owner.dialect.is_behind(error) and not owner.dialect.is_embedded:
+            raise _not_migrated(error) from error
+        raise
 
 
-def _sqlalchemy(connection: Any) -> tuple[Dialect, Run]:
-    """A connection, or an async connection or session."""
-    text = sys.modules["sqlalchemy"].text
-
-    async def run(sql: str, parameters: Parameters) -> Any:
-        result = await answered(connection.execute(text(sql), parameters))
-        return result.fetchall() if result.returns_rows else ()
-
-    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-    return _called(bind.dialect.name), run
+async def _version(owner: Lender) -> int:
+    try:
+        return int((await owner.ask(VERSION, {}))[0][0])
+    except Exception as error:
+        if not owner.dialect.is_behind(error):
+            raise
+        return 0
 
 
-def _session(session: Any) -> tuple[Dialect, Run]:
-    return _sqlalchemy(session.connection())
+@cache
+def _latest(dialect: str) -> int:
+    return migrations(dialect)[-1].version
 
 
-def _django(connection: Any) -> tuple[Dialect, Run]:
-    async def run(sql: str, parameters: Parameters) -> Any:
-        with connection.cursor() as cursor:
-            aware(cursor.cursor)
-            cursor.execute(to_psycopg(sql), parameters)
-            return cursor.fetchall()
+async def _load(connection: Any, colour: Colour, store: Store, portions: Iterator[Sequence[NewItem]]) -> int:
+    owner = await lender(connection, colour)
+    await check(owner, store)
+    fresh, news = 0, set[str]()
+    portion = await _next(portions, colour)  # before anything is locked
+    async with _whole(owner):
+        while portion is not None:
+            fresh += await _write(owner, portion)
+            news |= owner.dialect.news(portion)
+            portion = await _next(portions, colour)
+        await _announce(owner, news)
+    return fresh
 
-    return _called(connection.vendor), run
+
+async def _write(owner: Lender, portion: Sequence[NewItem]) -> int:
+    """Insert these; returns how many of them are new. Keys that live items have must belong to the same content."""
+    rows = await owner.ask("put_each", {"rows": owner.dialect.rows(NEW_ITEM, portion)})
+    fresh = len(rows)
+    if fresh < len(portion):
+        inserted = {_str(key) for (key,) in rows if key is not None}
+        for item in portion:
+            if item.key is None or item.key in inserted:
+                inserted.discard(item.key or "")
+            else:
+                fresh += (await _place(owner, item)).fresh
+    return fresh
+
+
+async def _announce(owner: Lender, news: set[str]) -> None:
+    if news:
+        some = sorted(news) if len(news) <= MOST_NEWS else [""]
+        await owner.ask("tell", {"news": codec.text(some)})
+
+
+def _portions(new: Iterable[N]) -> Iterator[Sequence[N]]:
+    """Rows as they come, in portions that a statement can take."""
+    portion: list[N] = []
+    size = 0
+    for item in new:
+        portion.append(item)
+        size += len(item.args)
+        if len(portion) == PORTION or size >= PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+async def _next(portions: Iterator[Sequence[N]], colour: Colour) -> Sequence[N] | None:
+    return next(portions, None) if colour == "sync" else await asyncio.to_thread(next, portions, None)
+
+
+# -- a job
+
+
+async def _fan_out(connection: Any, colour: Colour, store: Store, new: NewWork) -> Job:
+    owner = await lender(connection, colour)
+    await check(owner, store)
+    async with _whole(owner):
+        job = await _ask_job(owner, "open_job", {**asdict(new.job), "now": new.now})
+        if job.is_sealed:  # an earlier call has put it under this key
+            return job
+        await _place(owner, new.tidy)
+        if not job.total:
+            await owner.ask("note_each", owner.dialect.given({**new.note, "subjects": codec.text([f"job:{job.id}"])}))
+        total = await _fill(owner, job, _portions(new.rows(job)), colour)
+        grown = {"id": job.id, "rows": total - job.total, "failed": 0, "now": new.now}
+        await owner.ask("job_grew", owner.dialect.given(grown))
+        job = await _ask_job(owner, "seal_job", {"id": job.id, "now": new.now})
+        if job.is_over:
+            await _conclude(owner, job, new.now)
+    return job
+
+
+async def _fill(owner: Lender, job: Job, portions: Iterator[Sequence[NewRow]], colour: Colour) -> int:
+    """Add rows to a job; returns the number of the last one."""
+    number, news = job.total, set[str]()
+    while (portion := await _next(portions, colour)) is not None:
+        rows = await owner.ask("load_each", {"rows": owner.dialect.rows(NEW_ROW, portion)})
+        if len(rows) < len(portion):
+            inserted = {row_no for (row_no,) in rows}
+            row = next(row for row in portion if row.row_no not in inserted)
+            raise KeyConflict(
+                f"row {row.row_no:,}: another row or a live item of {row.task} has the key {row.key!r}", 0
+            )
+        number += len(portion)
+        news |= owner.dialect.news(portion)
+    await _announce(owner, news)
+    return number
+
+
+async def _conclude(owner: Lender, job: Job, now: datetime) -> None:
+    """Write that a job without rows is over, and put its sequel."""
+    then_id = None
+    if (then := sequel(job)) is not None:
+        try:
+            then_id = (await _place(owner, then)).id
+        except KeyConflict as error:  # a live item has this key already, which will do
+            then_id = error.item_id
+    await owner.ask("end_job", owner.dialect.given({"id": job.id, "finished_at": now, "then_id": then_id}))
+
+
+async def _ask_job(owner: Lender, section: str, parameters: Parameters) -> Job:
+    ((*row,),) = await owner.ask(section, owner.dialect.given(parameters))
+    return Job(*map(partial(_value, owner.dialect), JOB.fields.values(), row))
+
+
+def _value(dialect: Dialect, kind: type, value: Any) -> Any:
+    """A value of a row as its field holds it, whatever types the caller has set on the connection."""
+    if value is None:
+        return None
+    if kind is datetime:
+        return dialect.time(value)
+    if kind is bytes:
+        return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else codec.encode(value)
+    return _str(value) if kind is str else kind(value)
 
 
 def _str(text: Any) -> str:
     """Text, also from a SQLite connection whose text_factory is bytes."""
     return text.decode() if isinstance(text, bytes) else str(text)
-
-
-# Libraries over any database, by the class of their connections.
-_LIBRARIES: dict[Colour, dict[str, Callable[[Any], tuple[Dialect, Run]]]] = {
-    "sync": {
-        "sqlalchemy.Connection": _sqlalchemy,
-        "sqlalchemy.Session": _session,
-        "sqlalchemy.scoped_session": _session,
-        "django.BaseDatabaseWrapper": _django,
-        "django.ConnectionProxy": _django,
-    },
-    "async": {
-        "sqlalchemy.AsyncConnection": _sqlalchemy,
-        "sqlalchemy.AsyncSession": _sqlalchemy,
-        "sqlalchemy.async_scoped_session": _sqlalchemy,
-    },
-}

@@ -18,13 +18,25 @@ from typing import Any
 from duly.core.model import Item, NewItem, Share
 from duly.store.claims import Claims
 from duly.store.schedules import Schedules
-from duly.store.statements import AWAITED, FRESH, START, WAIT_UNTIL, News, Plan
+from duly.store.statements import AWAITED, FRESH, START, WAIT_UNTIL, Home, News, Plan
 
 __all__ = ["AWAITED", "FRESH", "START", "WAIT_UNTIL", "News", "Plan", "Store"]
 
 
 class Store(Claims[Any], Schedules[Any]):
     url: str
+    # What to do if a caller's connection leads to another database.
+    remedy = "use a connection to that one, or give the app the other one (DULY_DATABASE_URL)"
+    _home: Home | None = None
+
+    def home(self, anew: bool = False) -> Home:
+        """Which database this is. It is looked up once, or `anew`."""
+        if self._home is None or anew:
+            self._home = self._locate()
+        return self._home
+
+    def _locate(self) -> Home:
+        raise NotImplementedError
 
     def twin(self, timeout: float | None = None) -> Store:
         """Another store on the same database with connections of its own.

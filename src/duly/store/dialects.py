@@ -6,25 +6,43 @@ URL of it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from duly.core.errors import InputError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.records import ColumnType
+from duly.store.records import ColumnType, Record
+from duly.store.statements import Home
 
+T = TypeVar("T")
+
+Parameters: TypeAlias = dict[str, Any]
 # A function that runs one statement with named parameters on a caller's connection and returns its rows. It waits only
 # if the calls of the connection are awaited.
-Run: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Iterable[Any]]]
+Run: TypeAlias = Callable[[str, Parameters], Awaitable[Iterable[Any]]]
+# Runs a section by its name, or a statement, on the caller's connection.
+Ask: TypeAlias = Callable[[str, Parameters], Awaitable[list[Any]]]
 # How statements run on a caller's connection, by the name of the driver's class that it is an instance of.
 Drivers: TypeAlias = Mapping[str, Callable[[Any], Run]]
 # Whether the calls of a connection block or are awaited.
 Colour: TypeAlias = Literal["sync", "async"]
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The answer of a coroutine that never waits, because what it asks is not async."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("it waited")
 
 
 async def answered(value: Any) -> Any:
@@ -40,6 +58,13 @@ def not_lent(connection: Any, driver: str) -> InputError:
         f"must be an open connection of {driver}, or a connection or session of SQLAlchemy or Django that uses "
         f"{driver}, got a {name}",
     )
+
+
+class Whole(Struct, frozen=True):
+    """The statements that keep, or undo, what was done on a caller's connection since a certain moment."""
+
+    keep: Sequence[str]
+    undo: Sequence[str]
 
 
 class Dialect:
@@ -69,10 +94,37 @@ class Dialect:
         """The name of the section that puts an item, and its parameters."""
         raise NotImplementedError
 
+    def rows(self, record: Record[Any], values: Sequence[Any]) -> str:
+        """These records as the JSON text that the fragment `{json …}` reads."""
+        raise NotImplementedError
+
+    def given(self, parameters: Mapping[str, Any]) -> Parameters:
+        """Parameters as its drivers take them."""
+        return {name: value.decode() if isinstance(value, bytes) else value for name, value in parameters.items()}
+
+    def news(self, new: Iterable[NewItem]) -> set[str]:
+        """What its workers are notified of these; nothing if they see every commit."""
+        return set()
+
     def time(self, value: Any) -> datetime:
         """A time as a driver gives it."""
         time: datetime = value
         return time
+
+    def driver_of(self, connection: Any) -> Any:
+        """The connection that a driver keeps, of one that it may have wrapped."""
+        return connection
+
+    async def locate(self, ask: Ask) -> Home:
+        """Which database a connection leads to. It must not fail on any database, nor abort a transaction."""
+        raise NotImplementedError
+
+    async def whole(self, ask: Ask, driver: Any) -> Whole:
+        """Begin something that is to be done as a whole or not at all, in the transaction that the caller has open.
+
+        If there is none on a connection in autocommit, it is a transaction of its own.
+        """
+        raise NotImplementedError
 
     def is_behind(self, error: BaseException) -> bool:
         """Whether this error of a driver is about a table or column that a migration would have created."""
@@ -115,6 +167,12 @@ def of_url(url: str) -> Dialect | None:
     """The database that this URL belongs to; None when no registered one has its scheme."""
     scheme = urlsplit(url).scheme
     return next((each for each in every() if scheme in each.schemes), None)
+
+
+def address(url: str) -> str:
+    """A URL to be shown: without users, passwords and options."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def called(alias: str) -> Dialect | None:

@@ -14,6 +14,7 @@ record's struct. Only names of our own structs ever get into a statement this wa
     {many change as c}                        a table c of the rows that parameters give as arrays, `change_<column>`
     {schedule but id, key}                    any of these without some columns
     {many tried with fence bigint as t}       and with a further one
+    {json new_item as n}                      a table n of the rows that the parameter `rows` gives as one JSON text
     {given owner, task}                       each column is what its parameter says, or its parameter says nothing
 
 Everything else in braces is the name of a fragment, which several sections have in common: those of `fragments.sql` in
@@ -23,6 +24,7 @@ Everything else in braces is the name of a fragment, which several sections have
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -40,7 +42,7 @@ _TYPE = re.compile(r"(?<=\w)::\w+")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _GIVEN = re.compile(r"\{given ([\w, ]+)\}")
 _FRAGMENT = re.compile(
-    r"\{(?:(?P<kind>values|places|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"
+    r"\{(?:(?P<kind>values|places|set|many|json) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"
     r"(?: with (?P<more>[\w, \n]+?))?(?: (?:of|as) (?P<table>\w+))?\}"
 )
 
@@ -103,9 +105,21 @@ def _written(found: re.Match[str], dialect: Dialect) -> str:
             typed |= dict(each.split() for each in (found["more"] or "").split(",") if each)
             arrays = ", ".join(f":{found['record']}_{name}::{type}[]" for name, type in typed.items())
             return f"unnest({arrays}) as {table}({', '.join(typed)})"
+        case "json":
+            return f"{_from_json({name: fields[name] for name in columns}, dialect)} as {table}"
         case _:
             written = [f"{f'{table}.' if table else ''}{name}{dialect.read_as.get(name, '')}" for name in columns]
     return ", ".join(written)
+
+
+def _from_json(fields: Mapping[str, ColumnType], dialect: Dialect) -> str:
+    """Rows from one JSON text, which every driver can pass. JSON inside of it is text, so that it stays as it is."""
+    if not dialect.types:
+        columns = ", ".join(f"e.value ->> '{name}' as {name}" for name in fields)
+        return f"(select {columns} from json_each(:rows) e)"  # noqa: S608 - names of our own fields
+    columns = ", ".join(f"cast({name} as json) as {name}" if kind is bytes else name for name, kind in fields.items())
+    typed = ", ".join(f"{name} {dialect.types[str if kind is bytes else kind]}" for name, kind in fields.items())
+    return f"(select {columns} from json_to_recordset(cast(:rows as json)) as r({typed}))"  # noqa: S608 - likewise
 
 
 def _parameter(name: str, kind: ColumnType, dialect: Dialect) -> str:

@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from msgspec import Struct
+
 from duly.core.forks import renew_in_children
 from duly.core.model import Head, Item, NewItem, NewSchedule, Revision, Schedule
 from duly.store.records import Record, S
@@ -44,6 +46,18 @@ Merge = Callable[[bytes, NewItem], NewItem]
 
 C = TypeVar("C")  # a connection
 T = TypeVar("T")
+
+
+class Home(Struct, frozen=True):
+    """Which database a connection leads to."""
+
+    place: str  # where it finds the table of items, unlike any place of another kind of database; empty: nowhere
+    title: str  # for people; without secrets
+    id: str = ""  # from the database itself; empty: it has none, or the connection may not read it
+
+    def is_same(self, other: Home) -> bool:
+        is_near = self.place == other.place != ""
+        return is_near and (self.id == other.id or not self.id or not other.id)
 
 
 class ConnectionWaits:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -65,7 +64,8 @@ class TaskBackend:
     # The same for async callers.
     aplace: Callable[[NewItem, Any], Awaitable[Placed[Any]]]
     # Put any number of items, all or none; it returns how many are new.
-    load: Callable[[Iterable[NewItem]], int]
+    load: Callable[[Iterable[NewItem], Any], int]
+    aload: Callable[[Iterable[NewItem], Any], Awaitable[int]]
     # Remember a schedule of a task that `every` began, until it is put.
     begin: Callable[[Recurring[...]], None]
     # Declare a schedule with its arguments, to be written when the app starts.
@@ -116,35 +116,41 @@ class Puttable(Generic[P, R]):
         """Put one item with these arguments of the handler. Returns when it is durable."""
         task, backend = self._task, self._task.backend
         new = task.make_item(task.named(args, kwargs) if args else kwargs, self._options, backend.traceparent())
-        return task.with_result(backend.place(new, self._options.get("connection")))
+        return task.with_result(backend.place(new, self.connection))
 
     async def aput(self, /, *args: P.args, **kwargs: P.kwargs) -> Placed[R]:
         """`put` for async callers; the option `connection` may be an async one (asyncpg, psycopg, SQLAlchemy)."""
         task, backend = self._task, self._task.backend
         new = task.make_item(task.named(args, kwargs) if args else kwargs, self._options, backend.traceparent())
-        return task.with_result(await backend.aplace(new, self._options.get("connection")))
+        return task.with_result(await backend.aplace(new, self.connection))
 
     def put_many(self, rows: Iterable[ItemRow]) -> int:
         """Put any number of items, streamed, all or none; returns how many are new.
 
         A row is a mapping of arguments. A row with options of its own is an item: `task.options(key="a").new(n=1)`.
+        With the option `connection` they are put inside the caller's transaction. If a row is rejected, none of them
+        is, and the transaction can go on.
         """
-        self.refuse_connection("put_many")
+        backend = self._task.backend
         check_rows(rows)
-        return self._task.backend.load(self.items(rows, self._task.backend.traceparent()))
+        return backend.load(self.items(rows, backend.traceparent()), self.connection)
 
     async def aput_many(self, rows: Iterable[ItemRow]) -> int:
-        """`put_many` for async callers."""
-        return await asyncio.to_thread(self.put_many, rows)
+        """`put_many` for async callers; the option `connection` may be an async one."""
+        backend = self._task.backend
+        check_rows(rows)
+        return await backend.aload(self.items(rows, backend.traceparent()), self.connection)
+
+    @property
+    def connection(self) -> Any:
+        """The caller's own connection to put with; None without one."""
+        return self._options.get("connection")
 
     def new(self, /, *args: P.args, **kwargs: P.kwargs) -> NewItem:
         """The item that `put` would put, checked: a row of `put_many` or `app.job`, or the `then` of a job."""
-        self.refuse_connection("what puts the item later")
+        if self.connection is not None:
+            raise InputError("connection", "what puts the item later gives the connection; use put")
         return self._task.make_item(self._task.named(args, kwargs), self._options)
-
-    def refuse_connection(self, what: str) -> None:
-        if self._options.get("connection") is not None:
-            raise InputError("connection", f"{what} has a transaction of its own; use put")
 
     def items(
         self, rows: Iterable[ItemRow], trace: str | None = None, owner: str | None = None, first: int = 0

@@ -22,7 +22,7 @@ from duly.core.errors import ConstraintViolated, DoesNotExist, InputError, KeyCo
 from duly.core.filters import checked_id
 from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
-from duly.store.borrow import put_borrowed
+from duly.store.borrow import NewWork, put_borrowed
 from duly.tasks.checks import checked_key
 from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
@@ -66,13 +66,7 @@ class Jobs(VerbGroup):
         owner: str | None = None,
     ) -> Job:
         """A new job, to which rows may be added until it is sealed; or the one that has this key already."""
-        new = _new_job(
-            task,
-            {},
-            key=None if key is None else checked_key(key),
-            owner=None if owner is None else checked_key(owner, "owner"),
-            then_item=None if then is None else msgspec.json.encode(then),
-        )
+        new = _opened_as(task, key, then, owner)
         with self._store.transaction() as connection:
             job = self._opened(new, connection, self._now())
             if job.total == 0 and not job.is_sealed:
@@ -139,8 +133,11 @@ class Jobs(VerbGroup):
         # JSON goes in as text.
         given = {name: value.decode() if isinstance(value, bytes) else value for name, value in asdict(new).items()}
         (row,) = self._store.write("open_job", {**given, "now": now}, connection)
-        put_borrowed(connection, self._context.task_named(TIDY).options(key=TIDY, delay=TIDY_EVERY).new())
+        put_borrowed(connection, self._tidy())
         return Job(*row)
+
+    def _tidy(self) -> NewItem:
+        return self._context.task_named(TIDY).options(key=TIDY, delay=TIDY_EVERY).new()
 
     def _refuse_too_many(self, owner: str | None, connection: Any) -> None:
         """Check the limits of this owner. The new job counts: repeating the request for an existing job never fails."""
@@ -166,6 +163,33 @@ class Jobs(VerbGroup):
                 raise WrongState(f"job {job.id} is being filled by another process, or accepts no more rows")
             number += len(portion)
         return self._store.seal_job(job.id, self._now())
+
+    def work(
+        self,
+        who: Principal,
+        task: Puttable[..., Any],
+        rows: Iterable[ItemRow],
+        *,
+        key: str | None = None,
+        then: NewItem | None = None,
+        owner: str | None = None,
+    ) -> NewWork:
+        """A new job with its rows, to be put as a whole inside a caller's transaction."""
+
+        def rows_of(job: Job) -> Iterator[NewRow]:
+            items = task.items(islice(rows, job.total, None), owner=job.owner, first=job.total)
+            return (row_of(job, place, new) for place, new in enumerate(items, job.total + 1))
+
+        now = self._now()
+        new = _opened_as(task.task, key, then, owner)
+        details = codec.text({"task": new.task})
+        return NewWork(
+            job=new,
+            note={"now": now, "actor": who.user_id, "action": "job.opened", "details": details},
+            tidy=self._tidy(),
+            now=now,
+            rows=rows_of,
+        )
 
     # -- looks
 
@@ -407,6 +431,17 @@ def _new_job(
         raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which jobs do not support")
     kept = codec.encode(dict(options or {}))
     return NewJob(task.name, task.queue, key, owner, then_item, kept, job_type, None, ip_address)
+
+
+def _opened_as(task: Task[..., Any], key: str | None, then: NewItem | None, owner: str | None) -> NewJob:
+    """What opening a job of a program writes."""
+    return _new_job(
+        task,
+        {},
+        key=None if key is None else checked_key(key),
+        owner=None if owner is None else checked_key(owner, "owner"),
+        then_item=None if then is None else msgspec.json.encode(then),
+    )
 
 
 def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
+from duly.core import codec
 from duly.core.errors import ConfigError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.dialects import Colour, Dialect, Drivers, Run, answered
+from duly.store.dialects import Ask, Colour, Dialect, Drivers, Run, Whole, answered
 from duly.store.postgres.herald import news_of
-from duly.store.records import NEW_ITEM, writer
+from duly.store.records import NEW_ITEM, ColumnType, Record, Turn, writer
 from duly.store.sql import to_numbered, to_psycopg
+from duly.store.statements import Home
 
 MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
 
 new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
+
+# How values go into the JSON text of many rows.
+_IN_JSON: dict[ColumnType, Turn] = {bytes: bytes.decode, datetime: datetime.isoformat}
+_JSON_PARAMETER = re.compile(r":(\w+)(?:::json\b)|cast\(:(\w+) as json\)")
+# The error of a savepoint outside of a transaction.
+NO_TRANSACTION = "25P01"
+
+
+@cache
+def _json_row(record: Record[Any]) -> Callable[[Any], dict[str, Any]]:
+    return writer(record, _IN_JSON)
 
 
 def lacking(error: ImportError) -> ConfigError:
@@ -39,7 +54,7 @@ def _psycopg(connection: Any) -> Run:
         cursor = aware(kind(connection, row_factory=psycopg.rows.tuple_row))
         try:
             await answered(cursor.execute(to_psycopg(sql), parameters))
-            return await answered(cursor.fetchall())
+            return await answered(cursor.fetchall()) if cursor.description else ()
         finally:
             await answered(cursor.close())
 
@@ -52,7 +67,7 @@ def _psycopg2(connection: Any) -> Run:
     async def run(sql: str, parameters: dict[str, Any]) -> Any:
         with connection.cursor(cursor_factory=plain) as cursor:
             cursor.execute(to_psycopg(sql), parameters)
-            return cursor.fetchall()
+            return cursor.fetchall() if cursor.description else ()
 
     return run
 
@@ -60,12 +75,14 @@ def _psycopg2(connection: Any) -> Run:
 def _asyncpg(connection: Any) -> Run:
     async def run(sql: str, parameters: dict[str, Any]) -> Any:
         # JSON goes in as text: a json codec that the caller may have set would encode it a second time.
-        numbered, values = to_numbered(
-            sql.replace("cast(:args as json)", "cast(cast(:args as text) as json)"), parameters
-        )
+        numbered, values = to_numbered(_JSON_PARAMETER.sub(_as_text, sql), parameters)
         return await connection.fetch(numbered, *values)
 
     return run
+
+
+def _as_text(found: re.Match[str]) -> str:
+    return f"cast(cast(:{found[1] or found[2]} as text) as json)"
 
 
 def aware(cursor: Any) -> Any:
@@ -89,6 +106,16 @@ DRIVERS: Mapping[Colour, Drivers] = {
         "asyncpg.PoolConnectionProxy": _asyncpg,
     },
 }
+
+
+def _has_code(error: BaseException, *codes: str) -> bool:
+    """Whether the server reported one of these, however the driver's own error is wrapped."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if {getattr(cause, name, None) for name in ("sqlstate", "pgcode")} & {*codes}:
+            return True
+        cause = getattr(cause, "orig", None) or cause.__cause__
+    return False
 
 
 class Postgres(Dialect):
@@ -118,13 +145,40 @@ class Postgres(Dialect):
             return "put_one_and_tell", {**parameters, "news": news}
         return "put_one", parameters
 
+    def rows(self, record: Record[Any], values: Sequence[Any]) -> str:
+        return codec.text(list(map(_json_row(record), values)))
+
+    def news(self, new: Iterable[NewItem]) -> set[str]:
+        return {news for item in new if (news := news_of(item))}
+
+    def driver_of(self, connection: Any) -> Any:
+        """Of asyncpg, a pool hands out another proxy each time."""
+        return getattr(connection, "_con", None) or connection
+
+    async def locate(self, ask: Ask) -> Home:
+        ((database, schema, host, port, database_oid, table_oid, has_id),) = await ask("whereabouts", {})
+        place = f"postgres {database_oid}/{table_oid}" if table_oid else ""
+        where = "on a local socket" if host is None else f"at {host}:{port}"
+        title = f"PostgreSQL database {database}, schema {schema}, {where}"
+        rows = await ask("database_id", {}) if has_id else []
+        if not rows:
+            return Home(place, title)
+        return Home(place, f"{title} (id {rows[0][0]})", rows[0][0])
+
+    async def whole(self, ask: Ask, driver: Any) -> Whole:
+        try:
+            await ask("savepoint duly_whole", {})
+        except Exception as error:
+            if not _has_code(error, NO_TRANSACTION):
+                raise
+            await ask("begin", {})
+            return Whole(["commit"], ["rollback"])
+        return Whole(
+            ["release savepoint duly_whole"], ["rollback to savepoint duly_whole", "release savepoint duly_whole"]
+        )
+
     def is_behind(self, error: BaseException) -> bool:
-        cause: BaseException | None = error
-        while cause is not None:  # however the driver's own error is wrapped
-            if {getattr(cause, name, None) for name in ("sqlstate", "pgcode")} & {"42P01", "42703"}:
-                return True
-            cause = getattr(cause, "orig", None) or cause.__cause__
-        return False
+        return _has_code(error, "42P01", "42703")
 
     def take_turn(self, connection: Any) -> None:
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")

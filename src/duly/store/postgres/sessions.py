@@ -19,6 +19,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import ByteaBinaryLoader
 
+from duly.core import codec
 from duly.core.errors import ConfigError, ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
 from duly.store.dialects import not_lent
 from duly.store.postgres import MIGRATION_LOCK
@@ -258,7 +259,7 @@ class Sessions(Statements[Connection]):
         return now
 
     def _tell(self, news: list[str]) -> None:
-        self._hint("tell", {"news": news})
+        self._hint("tell", {"news": codec.text(news)})
 
     def _hint(self, name: str, parameters: Mapping[str, Any]) -> None:
         # News is only a hint, so do not wait for a server that is down.

@@ -18,12 +18,14 @@ from typing import Any
 
 import psycopg
 
+from duly.core import codec
 from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, WrongState
 from duly.core.model import Ask, Change, Grant, Item, NewItem, NewRow, Placed, Share
 from duly.core.shown import MeterRow
 from duly.store.claims import families, in_order, meter_names
 from duly.store.contract import AWAITED, News, Store
+from duly.store.dialects import at_once, named
 from duly.store.granting import Hits, Leases, MeterBudget
 from duly.store.postgres import new_item_parameters, sessions
 from duly.store.postgres.arrays import columns, copied, copied_rows, numbers, texts, times
@@ -32,6 +34,7 @@ from duly.store.postgres.herald import head_of, news_of
 from duly.store.puts import chunks
 from duly.store.records import CHANGE, ITEM, METER, NEW_ITEM, TRIED
 from duly.store.sql import to_psycopg
+from duly.store.statements import Home
 
 log = logging.getLogger("duly.store")
 
@@ -51,6 +54,12 @@ FEW = 20
 class PostgresStore(sessions.Sessions, Store):
     def twin(self, timeout: float | None = None) -> PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
+
+    def _locate(self) -> Home:
+        async def ask(name: str, parameters: dict[str, Any]) -> list[Any]:
+            return self.read(name, parameters)
+
+        return at_once(named("postgres").locate(ask))
 
     # -- items come in
 
@@ -118,7 +127,7 @@ class PostgresStore(sessions.Sessions, Store):
         if connection is None:
             self._herald.trail(news)
         elif news:
-            self._run("tell", {"news": sorted(news)}, connection)
+            self._run("tell", {"news": codec.text(sorted(news))}, connection)
 
     # -- items are claimed and held
 
@@ -252,7 +261,7 @@ class PostgresStore(sessions.Sessions, Store):
                     ear.execute("listen duly_ended")
                     ear.patience = sessions.PULSE_PATIENCE
                     while not stop.is_set():
-                        ear.execute(self._sql["tell"], {"news": [AWAITED]}, prepare=False)
+                        ear.execute(self._sql["tell"], {"news": codec.text([AWAITED])}, prepare=False)
                         again = time.monotonic() + ASK_AGAIN
                         while time.monotonic() < again and not stop.is_set():
                             tell()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
+from os.path import abspath
 from typing import Any
 from urllib.parse import unquote
 
+from duly.core import codec
 from duly.core.errors import ConfigError
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.dialects import Colour, Dialect, Drivers, Run, answered
-from duly.store.records import NEW_ITEM
-from duly.store.sqlite.values import to_int, to_time, written
+from duly.store.dialects import Ask, Colour, Dialect, Drivers, Parameters, Run, Whole, answered
+from duly.store.records import NEW_ITEM, Record
+from duly.store.sqlite.values import given, to_int, to_time, written
+from duly.store.statements import Home
 
 # SQLite's errors about a table or column that a migration would have created.
 MISSING = ("no such table", "no such column", "has no column named")
@@ -41,6 +45,18 @@ DRIVERS: Mapping[Colour, Drivers] = {
 }
 
 
+def home_of(path: str) -> Home:
+    """The database in this file: names may differ, and a copy is another database."""
+    if not path:
+        return Home("", "SQLite database in memory")
+    title = f"SQLite file {abspath(path)}"
+    try:
+        found = os.stat(path)
+    except OSError:  # it was removed, or not created yet
+        return Home("", f"{title}, which does not exist")
+    return Home(f"sqlite {found.st_dev}/{found.st_ino}", title)
+
+
 class Sqlite(Dialect):
     name = "sqlite"
     schemes: tuple[str, ...] = ("sqlite",)
@@ -66,8 +82,29 @@ class Sqlite(Dialect):
     def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
         return "put_one", written(NEW_ITEM)(new, to_int(datetime.now(UTC)))
 
+    def rows(self, record: Record[Any], values: Sequence[Any]) -> str:
+        write, now = written(record), to_int(datetime.now(UTC))
+        return codec.text([write(value, now) for value in values])
+
+    def given(self, parameters: Mapping[str, Any]) -> Parameters:
+        return given(super().given(parameters))
+
     def time(self, value: Any) -> datetime:
         return to_time(value)
+
+    async def locate(self, ask: Ask) -> Home:
+        files = await ask("whereabouts", {})
+        # If the table is in none of them, it is created in `main`, whose number is 0.
+        found = [file for _, file, has_items in files if has_items] or [file for number, file, _ in files if not number]
+        return home_of(found[0].decode() if isinstance(found[0], bytes) else found[0])
+
+    async def whole(self, ask: Ask, driver: Any) -> Whole:
+        if driver.in_transaction:
+            await ask("savepoint duly_whole", {})
+            return Whole(["release duly_whole"], ["rollback to duly_whole", "release duly_whole"])
+        await ask("begin immediate", {})  # at once for writing: a transaction that has read may not get to it
+        is_autocommit = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
+        return Whole(["commit"] if is_autocommit else [], ["rollback"])
 
     def is_behind(self, error: BaseException) -> bool:
         return any(words in str(error) for words in MISSING)

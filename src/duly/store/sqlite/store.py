@@ -22,8 +22,10 @@ from duly.store.contract import News, Store
 from duly.store.granting import Hits, Leases, once, under
 from duly.store.puts import chunks
 from duly.store.records import CHANGE, ITEM, METER, NEW_ITEM, TRIED
+from duly.store.sqlite import home_of
 from duly.store.sqlite.file import SqliteFile
 from duly.store.sqlite.values import given, new_item_row, new_row_values, to_int, to_json, turns_of, typed, written
+from duly.store.statements import Home
 
 # Seconds between two looks for commits of other processes. A look reads one counter and needs no transaction.
 GLANCE = 0.02
@@ -35,6 +37,9 @@ _change = written(CHANGE)
 class SqliteStore(SqliteFile, Store):
     def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
+
+    def _locate(self) -> Home:
+        return home_of(self.path)
 
     def _put_many(self, connection: sqlite3.Connection, new: Sequence[NewItem]) -> list[Placed[Any]]:
         return [self._put_one(connection, item) for item in new]

@@ -50,7 +50,7 @@ _COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
 @cache
 def written(record: Record[Any]) -> Callable[..., dict[str, Any]]:
     """A function that makes the parameters of one record, which is written now."""
-    return writer(record, WRITTEN, _STAMPED if record is NEW_ITEM else ())
+    return writer(record, WRITTEN, _STAMPED if record in (NEW_ITEM, NEW_ROW) else ())
 
 
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,11 +32,28 @@ with placed as (
     returning id, cast(execution_key as text) as execution_key, task, key)
 select p.id, p.execution_key, p.task, p.key, pg_notify('duly', :news) from placed p
 
+-- name: put_each
+-- The same for many rows on a caller's own connection.
+insert into duly_item (planned_at, due_at, {new_item but due_at})
+select coalesce(n.due_at, statement_timestamp()), coalesce(n.due_at, statement_timestamp()), {new_item but due_at of n}
+  from {json new_item as n}
+    on conflict (task, live_key) where live_key is not null do nothing
+returning key
+
+-- name: load_each
+-- Rows of a job on a caller's own connection.
+insert into duly_item (planned_at, due_at, changed_at, {new_row but due_at, changed_at})
+select coalesce(n.due_at, statement_timestamp()), coalesce(n.due_at, statement_timestamp()),
+       coalesce(n.changed_at, statement_timestamp()), {new_row but due_at, changed_at of n}
+  from {json new_row as n}
+    on conflict (task, live_key) where live_key is not null do nothing
+returning row_no
+
 -- name: load
 copy duly_item (planned_at, {new_item}) from stdin
 
 -- name: tell
-select pg_notify('duly', n.news) from unnest(:news::text[]) as n(news)
+select pg_notify('duly', n.news) from json_array_elements_text(cast(:news as json)) as n(news)
 
 -- name: tell_of_ends
 select pg_notify('duly_ended', '')

@@ -8,6 +8,24 @@ values (:due_at, {values new_item})
     on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
 returning id, execution_key, task, key
 
+-- name: put_each
+-- The same for many rows on a caller's own connection.
+insert into duly_item (planned_at, {new_item})
+select n.due_at, {new_item of n}
+  from {json new_item as n}
+ where true
+    on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+returning key
+
+-- name: load_each
+-- Rows of a job on a caller's own connection.
+insert into duly_item (planned_at, {new_row})
+select n.due_at, {new_row of n}
+  from {json new_row as n}
+ where true
+    on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+returning row_no
+
 -- name: load
 insert into duly_item ({new_item}, planned_at) values ({places new_item}, ?)
 
