@@ -27,6 +27,8 @@ class Store(Claims[Any], Schedules[Any]):
     url: str
     # What to do if a caller's connection leads to another database.
     remedy = "use a connection to that one, or give the app the other one (DULY_DATABASE_URL)"
+    # Whether it stands in for another one, to which the connections of callers lead.
+    is_virtual = False
     _home: Home | None = None
 
     def home(self, anew: bool = False) -> Home:

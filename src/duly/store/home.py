@@ -88,5 +88,10 @@ async def check(lender: Lender, store: Store) -> None:
     HOMES.set(lender.driver, theirs)
 
 
+async def leads_to(lender: Lender, store: Store) -> bool:
+    """Whether a connection leads to the database of this store."""
+    return (HOMES.get(lender.driver) or await lender.dialect.locate(lender.ask)).is_same(store.home())
+
+
 def _refusal(theirs: Home, own: str, store: Store) -> InputError:
     return InputError("connection", f"is to the {theirs.title}, but this app works on {own}; {store.remedy}")

@@ -32,6 +32,7 @@ from duly.facade.app import Duly
 from duly.store import Store, open_store
 from duly.store.migrate import migrate
 from duly.tasks.task import Task
+from duly.virtual.promises import REMEDY, Promises
 
 T = TypeVar("T")
 
@@ -60,11 +61,26 @@ def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualCloc
         stack.callback(inside.endings.close)
         migrate(store, apps=inside.app_migrations)
         clock = ManualClock(start)
-        stack.callback(inside.database.replace, *inside.database.replace(store, clock))
+        store.is_virtual, store.remedy = True, REMEDY
+        before = inside.database.replace(store, clock)
+        stack.callback(inside.database.replace, *before)
+        promises = Promises(store, lambda: _real(app, before[0]))
+        stack.callback(setattr, inside, "borrowing", inside.borrowing)
+        stack.callback(promises.close)
+        inside.borrowing = promises
         stack.callback(inside.telemetry.outages, lambda _: None)
         runner = asyncio.Runner()
         stack.callback(_apart, runner.close)
         yield clock, runner
+
+
+def _real(app: Duly, store: Store | None) -> Store:
+    """The app's own database, to which connections of callers lead."""
+    settings = app.settings
+    url = settings.database_url if store is None else store.url
+    # A transaction of the caller's may have locked a file for as long as the test wants.
+    timeout = PATIENCE if url.startswith("sqlite") else settings.store_timeout_seconds
+    return open_store(url, timeout=timeout, pool_size=1, listen=settings.listen)
 
 
 def _apart(act: Callable[..., T], *given: Any) -> T:
@@ -141,9 +157,11 @@ class World:
 
     def items(self, **filters: Any) -> list[Row]:
         """Items, newest first; filters are those of `app.read.page`: state, task, queue, key, before, most."""
+        self._promises.take()
         return self.app.read.page(**filters)
 
     def item(self, which: int | Placed[Any]) -> Row:
+        self._promises.take()
         return self.app.read.item(which.id if isinstance(which, Placed) else which)
 
     # -- the engine, without its threads
@@ -155,6 +173,12 @@ class World:
         """How many calls may begin now."""
         return 1
 
+    @property
+    def _promises(self) -> Promises:
+        promises = self.app.internals.borrowing
+        assert isinstance(promises, Promises), "it stands on a stage"
+        return promises
+
     def _recur(self) -> bool:
         """Make the items of schedules that are due now; returns whether there were any."""
         now = self.clock.now()
@@ -162,6 +186,7 @@ class World:
 
     def _round(self) -> int:
         """Claim until nothing is left. Each round has a new claimer, because there are no other workers to wait for."""
+        self._promises.take()
         before = self._attempts
         shapes: dict[Any, list[Task[..., Any]]] = {}
         for task in self.app.internals.all_tasks.values():
@@ -188,6 +213,7 @@ class World:
                 f"{self.most:,} attempts and still something is due: does a task put itself, or snooze for 0 s?"
             )
         self._in_flight.hold([work])
+        self._promises.prepare()
 
     def _finish(self, work: Work, verdicts: Verdicts) -> None:
         self._keeper.write_reports()  # not before, because the handler may have held a transaction open

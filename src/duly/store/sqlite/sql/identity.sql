@@ -16,3 +16,19 @@ select id from duly_virtual_put where id in (select value from json_each(:ids))
 -- name: forget_virtual_puts
 -- These, and those of tests that have ended without taking them.
 delete from duly_virtual_put where id in (select value from json_each(:ids)) or put_at < :before
+
+-- name: begin_ids
+-- Before the first row of a table, its sequence does not exist.
+insert into sqlite_sequence (name, seq)
+select :name, 0 where not exists (select 1 from sqlite_sequence where name = :name)
+
+-- name: reserve_ids
+-- Ids that no row of this table will get by itself; the last of them is returned.
+update sqlite_sequence set seq = seq + :count where name = :name returning seq
+
+-- name: move_item
+-- An item gets the id and the key that were reserved for it.
+update duly_item set id = :id, execution_key = :execution_key where id = :was
+
+-- name: move_job
+update duly_job set id = :id where id = :was
