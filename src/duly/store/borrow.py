@@ -159,7 +159,7 @@ async def _migrate(owner: Lender) -> bool:
 @asynccontextmanager
 async def _whole(owner: Lender) -> AsyncIterator[None]:
     """What is written in the block is kept as a whole; after an error the caller's transaction is as it was before."""
-    await _brought_up_to_date(owner)
+    await brought_up_to_date(owner)
     whole = await owner.dialect.whole(owner.ask, owner.driver)
     try:
         yield
@@ -174,7 +174,7 @@ async def _whole(owner: Lender) -> AsyncIterator[None]:
         raise
 
 
-async def _brought_up_to_date(owner: Lender) -> None:
+async def brought_up_to_date(owner: Lender) -> None:
     """Migrate an embedded database, if it is not."""
     if owner.dialect.is_embedded and await _version(owner) < _latest(owner.dialect.name):
         await _migrate(owner)
@@ -244,25 +244,6 @@ def _portions(new: Iterable[N]) -> Iterator[Sequence[N]]:
 
 async def _next(portions: Iterator[Sequence[N]], colour: Colour) -> Sequence[N] | None:
     return next(portions, None) if colour == "sync" else await asyncio.to_thread(next, portions, None)
-
-
-# -- puts of tests in virtual time
-
-
-async def note_virtual(
-    connection: Any, colour: Colour, store: Store, pending: Iterable[str], decide: Callable[[set[str]], str | None]
-) -> None:
-    """Note in the caller's transaction, in the database of this store, that something was put inside of it.
-
-    `decide` is given those of the pending notes that the transaction sees, and returns the id of the new one, if any.
-    """
-    owner = await lender(connection, colour)
-    await check(owner, store)
-    await _brought_up_to_date(owner)
-    asked = list(pending)
-    rows = await owner.ask("virtual_puts", {"ids": codec.text(asked)}) if asked else []
-    if (note := decide({_str(row[0]) for row in rows})) is not None:
-        await owner.ask("note_virtual_put", {"id": note})
 
 
 # -- a job

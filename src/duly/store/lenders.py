@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from duly.core.errors import InputError
 from duly.store.dialects import Colour, Dialect, Parameters, Run, answered, called, every
-from duly.store.postgres import aware
+from duly.store.postgres import aware, has_rows
 from duly.store.sql import sections, to_psycopg
 
 
@@ -41,20 +42,33 @@ Library: TypeAlias = Callable[[Any], Awaitable[Lender]]
 
 async def lender(connection: Any, colour: Colour) -> Lender:
     """What lends this connection; InputError if it is none that duly knows."""
-    for cls in type(connection).__mro__:
-        kind = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
-        for dialect in every():
-            if (driver := dialect.drivers[colour].get(kind)) is not None:
-                return Lender(dialect, driver(connection), dialect.driver_of(connection))
-        if (library := _LIBRARIES[colour].get(kind)) is not None:
-            return await library(connection)
-    name = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    kind: Any = type(connection)
+    if (known := _known(kind, colour)) is not None:
+        dialect, driver = known
+        if dialect is not None:
+            return Lender(dialect, driver(connection), dialect.driver_of(connection))
+        own: Lender = await driver(connection)
+        return own
+    name = f"{kind.__module__}.{kind.__qualname__}"
     verb, other = ("put", "aput") if colour == "sync" else ("aput", "put")
     raise InputError(
         "connection",
         f"{verb} cannot use a {name}: it must be an open connection or session of psycopg, psycopg2, asyncpg, sqlite3, "
         f"aiosqlite, SQLAlchemy or Django; if it is one, but of the other colour, use {other}",
     )
+
+
+@lru_cache(maxsize=100)
+def _known(kind: type, colour: Colour) -> tuple[Dialect | None, Any] | None:
+    """The dialect of connections of this class with what runs statements on them, or what makes lenders of them."""
+    for cls in kind.__mro__:
+        name = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
+        for dialect in every():
+            if (driver := dialect.drivers[colour].get(name)) is not None:
+                return dialect, driver
+        if (library := _LIBRARIES[colour].get(name)) is not None:
+            return None, library
+    return None
 
 
 def driver_connection(connection: Any) -> Any:
@@ -101,7 +115,7 @@ async def _django(connection: Any) -> Lender:
         with connection.cursor() as cursor:
             aware(cursor.cursor)
             cursor.execute(to_psycopg(sql), parameters)
-            return cursor.fetchall() if cursor.description else ()
+            return cursor.fetchall() if has_rows(cursor.cursor) else ()
 
     dialect = _called(connection.vendor)
     connection.ensure_connection()

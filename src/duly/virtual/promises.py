@@ -11,19 +11,14 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from msgspec.structs import asdict
 
-from duly.core import codec
-from duly.core.errors import NotMigrated, StoreError, StoreUnavailable
-from duly.core.model import Job, NewItem, NewRow, Placed
+from duly.core.model import Job, NewItem, Placed
 from duly.facade.borrowing import Borrowing
-from duly.store import Store
+from duly.store import Store, virtual
 from duly.store.borrow import (
     NewWork,
     afan_out,
@@ -31,18 +26,14 @@ from duly.store.borrow import (
     aput_borrowed,
     fan_out,
     load_borrowed,
-    note_virtual,
     put_borrowed,
 )  # fmt: skip
 from duly.store.dialects import Colour, at_once
 from duly.store.home import leads_to
 from duly.store.lenders import lender
-from duly.store.puts import conflict, key_parameters
+from duly.store.puts import conflict
 
 REMEDY = "inside testing.virtual only puts and jobs join a transaction of yours: do this without `connection`"
-# Rows of worlds that have ended without taking them are removed when they are this old.
-OLD = timedelta(days=1)
-PORTION = 5_000
 # Ids that are reserved before a handler is called: it may hold a transaction open, which keeps others from writing.
 SPARE = 1_000
 
@@ -150,13 +141,13 @@ class Promises(Borrowing):
                 answers.append(known)
                 return None
             answers.append(job)
-            return self._promise(_Promise(lambda: self._keep_job(new, job, rows), job=job))
+            return self._promise(_Promise(lambda: virtual.keep_job(self._world, new, job.id, rows), job=job))
 
         await self._note(connection, colour, decide)
         return answers[0]
 
     async def _note(self, connection: Any, colour: Colour, decide: Callable[[set[str]], str | None]) -> None:
-        await note_virtual(connection, colour, self._real_one(), self._promises, decide)
+        await virtual.note(connection, colour, self._real_one(), self._promises, decide)
 
     def _real_one(self) -> Store:
         if self._real is None:
@@ -184,18 +175,13 @@ class Promises(Borrowing):
         """The live item that has this key; None if there is none. Other content is an error."""
         if new.key is None:
             return None
-        if (known := held.get((new.task, new.key))) is not None:
-            item_id, execution_key, item = known
-            assert item.due_at is not None, "times of a world are its own"
-            found: list[Any] = [(item_id, execution_key, item.args, item.due_at)]
-        else:
-            rows = self._world.read("live", key_parameters(new))
-            found = [(item_id, key, args.encode(), planned_at) for item_id, key, args, planned_at in rows]
-        for item_id, execution_key, args, planned_at in found:
-            if refusal := conflict(new, item_id, args, planned_at):
-                raise refusal
-            return Placed(id=item_id, execution_key=execution_key, fresh=False)
-        return None
+        if (known := held.get((new.task, new.key))) is None:
+            return virtual.holder(self._world, new)
+        item_id, execution_key, item = known
+        assert item.due_at is not None, "times of a world are its own"
+        if refusal := conflict(new, item_id, item.args, item.due_at):
+            raise refusal
+        return Placed(id=item_id, execution_key=execution_key, fresh=False)
 
     def _known_job(self, new: NewWork, seen: set[str]) -> Job | None:
         """The job that has this key already."""
@@ -206,8 +192,7 @@ class Promises(Borrowing):
             job = self._promises[note].job
             if job is not None and (job.task, job.owner, job.key) == (asked.task, asked.owner, asked.key):
                 return job
-        given = {"owner": asked.owner, "key": asked.key, "tasks": codec.text([asked.task])}
-        return next((Job(*row) for row in self._world.read("jobs_under_key", given)), None)
+        return virtual.job_under_key(self._world, asked)
 
     # -- what was promised comes true
 
@@ -215,70 +200,34 @@ class Promises(Borrowing):
         """Put what callers have committed into the world."""
         if not self._promises:
             return
-        real = self._real_one()
-        try:
-            rows = real.read("virtual_puts", {"ids": codec.text(list(self._promises))})
-        except NotMigrated:  # the transaction that brings the tables is still open
-            return
-        except StoreUnavailable:
-            if not real.takes_turns:
-                raise
-            return  # a transaction that is still open has locked the file
-        committed = {str(note) for (note,) in rows}
-        for note in [each for each in self._promises if each in committed]:
+        found = virtual.committed(self._real_one(), list(self._promises))
+        for note in [each for each in self._promises if each in found]:
             self._kept.append(note)
             self._promises.pop(note).keep()
 
     def _keep(self, item_id: int, execution_key: str, new: NewItem) -> None:
-        (placed,) = self._world.put([new])
-        if placed.fresh:
-            given = {"id": item_id, "execution_key": execution_key, "was": placed.id}
-            self._world.write("move_item", given)
+        virtual.keep_item(self._world, new, item_id, execution_key)
 
     def _keep_all(self, items: list[NewItem], held: _Held) -> None:
         self._world.load(item for item in items if item.key is None)
         for promised in held.values():
             self._keep(*promised)
 
-    def _keep_job(self, new: NewWork, job: Job, rows: list[NewRow]) -> None:
-        store = self._world
-        given = {name: value.decode() if isinstance(value, bytes) else value for name, value in asdict(new.job).items()}
-        with store.transaction() as connection:
-            ((*row,),) = store.write("open_job", {**given, "now": new.now}, connection)
-            if (opened := Job(*row)).total or opened.is_sealed:  # another call has put it under this key meanwhile
-                return
-            store.write("move_job", {"id": job.id, "was": opened.id}, connection)
-            store.write("note_each", {**new.note, "subjects": codec.text([f"job:{job.id}"])}, connection)
-        store.put([new.tidy])
-        left, number = iter(rows), 1
-        while portion := list(islice(left, PORTION)):
-            store.load_rows(job.id, number, portion)
-            number += len(portion)
-        store.seal_job(job.id, new.now)
-
     def prepare(self) -> None:
         """Have ids at hand for what a handler puts."""
         for table, spare in self._spare.items():
             if len(spare) < SPARE // 2:
-                spare.extend(self._reserved(table, SPARE))
+                spare.extend(virtual.reserved(self._world, table, SPARE))
 
     def _reserve(self, table: str) -> int:
         spare = self._spare[table]
-        return spare.popleft() if spare else self._reserved(table, 1)[0]
-
-    def _reserved(self, table: str, count: int) -> range:
-        with self._world.transaction() as connection:
-            self._world.write("begin_ids", {"name": table}, connection)
-            ((last,),) = self._world.write("reserve_ids", {"name": table, "count": count}, connection)
-        return range(last - count + 1, last + 1)
+        return spare.popleft() if spare else virtual.reserved(self._world, table, 1)[0]
 
     def close(self) -> None:
         """Remove the rows that were written for this world."""
         if self._real is None:
             return
-        given = {"ids": codec.text([*self._kept, *self._promises]), "before": datetime.now(UTC) - OLD}
-        with suppress(StoreError):  # they are harmless, and the next world removes them
-            self._real.write("forget_virtual_puts", given)
+        virtual.forget(self._real, [*self._kept, *self._promises])
         self._real.close()
 
 

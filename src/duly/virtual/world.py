@@ -157,11 +157,11 @@ class World:
 
     def items(self, **filters: Any) -> list[Row]:
         """Items, newest first; filters are those of `app.read.page`: state, task, queue, key, before, most."""
-        self._promises.take()
+        self._take()
         return self.app.read.page(**filters)
 
     def item(self, which: int | Placed[Any]) -> Row:
-        self._promises.take()
+        self._take()
         return self.app.read.item(which.id if isinstance(which, Placed) else which)
 
     # -- the engine, without its threads
@@ -174,10 +174,14 @@ class World:
         return 1
 
     @property
-    def _promises(self) -> Promises:
+    def _promises(self) -> Promises | None:
+        """What callers put in transactions of their own; None if the app works on its own database."""
         promises = self.app.internals.borrowing
-        assert isinstance(promises, Promises), "it stands on a stage"
-        return promises
+        return promises if isinstance(promises, Promises) else None
+
+    def _take(self) -> None:
+        if (promises := self._promises) is not None:
+            promises.take()
 
     def _recur(self) -> bool:
         """Make the items of schedules that are due now; returns whether there were any."""
@@ -186,7 +190,7 @@ class World:
 
     def _round(self) -> int:
         """Claim until nothing is left. Each round has a new claimer, because there are no other workers to wait for."""
-        self._promises.take()
+        self._take()
         before = self._attempts
         shapes: dict[Any, list[Task[..., Any]]] = {}
         for task in self.app.internals.all_tasks.values():
@@ -213,7 +217,8 @@ class World:
                 f"{self.most:,} attempts and still something is due: does a task put itself, or snooze for 0 s?"
             )
         self._in_flight.hold([work])
-        self._promises.prepare()
+        if (promises := self._promises) is not None:
+            promises.prepare()
 
     def _finish(self, work: Work, verdicts: Verdicts) -> None:
         self._keeper.write_reports()  # not before, because the handler may have held a transaction open

@@ -54,7 +54,7 @@ def _psycopg(connection: Any) -> Run:
         cursor = aware(kind(connection, row_factory=psycopg.rows.tuple_row))
         try:
             await answered(cursor.execute(to_psycopg(sql), parameters))
-            return await answered(cursor.fetchall()) if cursor.description else ()
+            return await answered(cursor.fetchall()) if has_rows(cursor) else ()
         finally:
             await answered(cursor.close())
 
@@ -67,7 +67,7 @@ def _psycopg2(connection: Any) -> Run:
     async def run(sql: str, parameters: dict[str, Any]) -> Any:
         with connection.cursor(cursor_factory=plain) as cursor:
             cursor.execute(to_psycopg(sql), parameters)
-            return cursor.fetchall() if cursor.description else ()
+            return cursor.fetchall() if has_rows(cursor) else ()
 
     return run
 
@@ -92,6 +92,12 @@ def aware(cursor: Any) -> Any:
 
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
     return cursor
+
+
+def has_rows(cursor: Any) -> bool:
+    """Whether its statement returns rows. psycopg's `description` would make an object for each column."""
+    result = getattr(cursor, "pgresult", None)
+    return bool(result.nfields if result is not None else cursor.description)
 
 
 DRIVERS: Mapping[Colour, Drivers] = {
@@ -153,7 +159,7 @@ class Postgres(Dialect):
 
     def driver_of(self, connection: Any) -> Any:
         """Of asyncpg, a pool hands out another proxy each time."""
-        return getattr(connection, "_con", None) or connection
+        return connection._con or connection if type(connection).__name__ == "PoolConnectionProxy" else connection
 
     async def locate(self, ask: Ask) -> Home:
         ((database, schema, host, port, database_oid, table_oid, has_id),) = await ask("whereabouts", {})
