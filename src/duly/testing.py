@@ -15,6 +15,9 @@ Inside the block the app has its own empty SQLite store, and a clock that only t
 called, decided and settled by the same code that a worker runs, one after the other, so every run gives the same
 result. Async handlers run on an event loop here, cpu handlers in this process. A handler takes no virtual time, unless
 it moves `world.clock` itself.
+
+A put with a `connection` of your own commits or rolls back with your transaction, and the world runs it once it is
+committed. Your database gets a row of `duly_virtual_put` for it, which is never work.
 """
 
 from duly.virtual.world import World, virtual

@@ -18,7 +18,7 @@ import pytest
 from duly import Duly, InputError
 from duly.core.errors import NotMigrated
 from duly.store import home
-from duly.store.dialects import every
+from duly.store.dialects import at_once, every
 from duly.store.home import HOMES, Remembered
 from duly.store.migrate import migrate
 from tests.borrow.callers import POSTGRES, SQLITE, OwnConnection, play
@@ -321,3 +321,15 @@ def test_an_async_caller_is_told_the_same(app: Duly) -> None:
                 await app.task_named("ring").options(connection=other).aput(note="a")
 
     asyncio.run(story())
+
+
+def test_an_app_whose_file_does_not_exist_is_no_other_database(tmp_path: Path) -> None:
+    app = app_on(f"sqlite:///{tmp_path / 'none.db'}")
+    with closing(sqlite3.connect(tmp_path / "some.db")) as own:
+        assert "none.db, which does not exist; use" in refused(app, own)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_what_has_to_wait_is_not_run_at_once() -> None:
+    with pytest.raises(AssertionError, match="it waited"):
+        at_once(asyncio.sleep(0))

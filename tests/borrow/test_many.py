@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from duly import Duly, InputError, KeyConflict
-from duly.core.errors import DoesNotExist
+from duly.core.errors import DoesNotExist, NotMigrated
 from duly.store import borrow
 from tests.borrow.callers import POSTGRES, SQLITE, play
 from tests.borrow.test_put import CALLERS, Scene
@@ -334,3 +334,35 @@ def test_with_many_times_workers_are_asked_to_look_for_themselves(postgres_url: 
             assert len(heard) == (borrow.MOST_NEWS if count == borrow.MOST_NEWS else 1)
             assert ("" in heard) is (count > borrow.MOST_NEWS)
     app.close()
+
+
+def test_a_schema_that_is_behind_is_told_and_errors_of_the_driver_leave_as_they_are(
+    postgres_url: str, sqlite_url: str
+) -> None:
+    app = Duly(postgres_url)
+    task = app.task(name="ring")(lambda note: None)
+    with psycopg.connect(postgres_url) as own:
+        own.execute("alter table duly_item drop column trace cascade")
+        with pytest.raises(NotMigrated, match="run `duly migrate`"):
+            task.options(connection=own).put_many(rows("a"))
+        own.execute("select 1")  # the transaction goes on
+        own.rollback()
+    app.close()
+    app = Duly(sqlite_url)
+    task = app.task(name="ring")(lambda note: None)
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as own:
+        own.set_authorizer(lambda _, table, *more: int(table == "duly_migration"))
+        with pytest.raises(sqlite3.DatabaseError, match="prohibited"):
+            task.options(connection=own).put_many(rows("a"))
+    app.close()
+
+
+def test_what_follows_a_job_without_rows_may_be_live_already(app: Duly) -> None:
+    task = app.task_named("ring")
+    live = task.options(key="k").put(note="live")
+    url = app.settings.database_url
+    own: Any = sqlite3.connect(url[10:]) if url.startswith("sqlite") else psycopg.connect(url)
+    with closing(own):
+        job = app.job(task, [], then=task.options(key="k").new(note="other"), connection=own)
+        own.commit()
+    assert job.wait(timeout=0).then_id == live.id

@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 from duly import Attempt, Duly, InputError, KeyConflict, testing
-from duly.core.errors import NotMigrated
+from duly.core.errors import NotMigrated, StoreUnavailable
+from duly.store import virtual
+from duly.virtual import world as worlds
 from tests.borrow.callers import POSTGRES, SQLITE, play
 from tests.support import opened
 
@@ -208,16 +210,37 @@ def test_a_connection_to_another_database_is_rejected_here_too(scene: Scene, tmp
         assert world.run() == 0
 
 
-def test_a_blank_file_gets_its_tables_with_the_callers_transaction(tmp_path: Path) -> None:
+def test_a_blank_file_gets_its_tables_with_the_callers_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worlds, "PATIENCE", 0.05)
     scene = Scene(f"sqlite:///{tmp_path / 'blank.db'}")
     with testing.virtual(scene.app) as world, closing(scene.connect()) as own:
         own.execute("create table sale (id integer)")
         own.execute("insert into sale values (1)")
         scene.ring.options(connection=own).put(note="a")
+        assert world.run() == 0  # the transaction locks the file
         own.commit()
+        monkeypatch.undo()
+        scene.app.internals.borrowing._real = None  # type: ignore[attr-defined] # with more patience
         assert world.run() == 1
     assert scene.real() == []
     scene.app.close()
+
+
+def test_a_database_that_does_not_answer_is_an_error_unless_it_is_a_locked_file() -> None:
+    with opened("postgresql://127.0.0.1:1/nowhere", timeout=0.1) as store, pytest.raises(StoreUnavailable):
+        virtual.committed(store, ["00000000-0000-0000-0000-000000000000"])
+
+
+def test_what_the_world_has_under_a_key_meanwhile_stays(scene: Scene) -> None:
+    with testing.virtual(scene.app) as world, closing(scene.connect()) as own:
+        scene.ring.options(key="k", connection=own).put(note="a")
+        scene.app.job(scene.ring, [{"note": "b"}], key="k", connection=own)
+        scene.ring.options(key="k").put(note="a")
+        scene.app.job(scene.ring, [{"note": "b"}], key="k")
+        own.commit()
+        assert world.run() == 2
 
 
 def test_a_blank_postgres_says_what_to_do(blank_postgres_url: str) -> None:

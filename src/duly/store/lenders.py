@@ -28,7 +28,7 @@ class Lender(NamedTuple):
 
     dialect: Dialect
     run: Run
-    driver: Any  # the driver's own connection; None if a library has not opened it yet
+    driver: Any  # the driver's own connection
 
     async def ask(self, name: str, parameters: Parameters) -> list[Any]:
         """The rows of a section, or of a statement."""
@@ -102,8 +102,8 @@ async def _connection(connection: Any) -> Lender:
         return result.fetchall() if result.returns_rows else ()
 
     dialect = _called(connection.dialect.name)
-    plain = getattr(connection, "sync_connection", connection)  # None if it is not opened; then `run` raises
-    return Lender(dialect, run, None if plain is None else plain.connection.driver_connection)
+    plain = getattr(connection, "sync_connection", connection)
+    return Lender(dialect, run, plain.connection.driver_connection)
 
 
 async def _session(session: Any) -> Lender:
