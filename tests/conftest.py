@@ -37,7 +37,8 @@ declare
 begin
     set local session_replication_role = replica;
     for name in select relname from pg_class
-                 where relkind in ('r', 'p') and relname like 'duly\_%' and relname not like 'duly%migration' and relname <> 'duly_database'
+                 where relkind in ('r', 'p') and relname like 'duly\_%' and relname not like 'duly%migration'
+                   and relname <> 'duly_database'
                    and relnamespace = current_schema()::regnamespace loop
         if pg_relation_size(name::regclass) > 500000 then
             execute format('truncate %I continue identity cascade', name);
