@@ -25,7 +25,7 @@ def listed(title: str) -> list[str]:
 
 def options(title: str) -> list[str]:
     """The names in the first column of the table under this title of the reference."""
-    section = REFERENCE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    section = REFERENCE.partition(f"\n## {title}\n")[2].partition("\n##")[0]
     return [
         each for line in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for each in re.findall(r"`(\w+)`", line)
     ]
