@@ -5,7 +5,8 @@
 drain     100,000 items without a job, then as many rows of a job with `then`, in turn: items a second, and the ratio.
 ingest    a CSV file of 1,000,000 rows becomes a job, in a process of its own: rows a second, its memory beside that of
           10,000 rows, and a bare COPY of the same rows into the same table, with all its indexes.
-pages     a job of 5,000,000 rows: the first, middle and last page of 100 rows of each list.
+pages     a job of 5,000,000 rows: the first, middle and last page of 100 rows of each list; then 5,000 jobs of 200 rows
+          each: the same of lists over all jobs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 import psycopg
 
+from bench import over_jobs
 from bench.cluster import cluster, fresh_database
 from duly import Duly
 from duly.core.model import Status
@@ -50,6 +52,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000, help="of a drain")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of a file")
     parser.add_argument("--many", type=int, default=5_000_000, help="of the job whose pages are read")
+    parser.add_argument("--jobs", type=int, default=5_000, help="over which pending rows are listed, of 200 rows each")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--ingest", nargs=2, metavar=("URL", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -64,6 +67,9 @@ def main() -> None:
         ingests(options.rows)
     if "pages" in options.what:
         pages(options.many)
+        for name, opened in (("postgresql", _postgres), ("sqlite", _sqlite)):
+            with opened() as url:
+                over_jobs.pages(name, an_app(url), options.jobs)
 
 
 def an_app(url: str, files: str = "") -> Duly:

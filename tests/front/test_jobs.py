@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,9 +18,9 @@ from duly.core.errors import DoesNotExist, WrongState
 from duly.core.model import Failed
 from duly.testing import World
 from duly.verbs import LOCAL, Principal, job_rows
-from duly.verbs.job_rows import cancel_rows
+from duly.verbs.job_walks import cancel_rows
 from duly.verbs.jobs import row_of
-from tests.support import claim, decided, query, share
+from tests.support import after, claim, decided, query, share
 
 START = datetime(2031, 5, 1, 8, 0, tzinfo=UTC)
 
@@ -294,6 +296,53 @@ def test_what_is_worked_on_is_shown_beside_what_waits(app: Duly) -> None:
     assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "RUNNING"
     everybodys = app.internals.verbs.job_rows.pending(LOCAL)
     assert sorted(item.row_no for item in everybodys) == list(range(1, 7))
+
+
+FILTERS: list[dict[str, Any]] = [
+    {}, {"owner": "ana"}, {"owner": "bob"}, {"job_type": "csv"}, {"job_type": "image"}, {"job_ids": [1, 4]},
+    {"owner": "ana", "job_type": "csv"}, {"since": after(20), "until": after(50)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ahead", [2, 7, 1_000])
+def test_a_list_over_all_jobs_has_the_rows_that_changed_first_however_they_are_found(
+    app: Duly, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """Of 8 jobs, one over and one removed: a page for each filter, along the index, and merged where few rows fit."""
+    monkeypatch.setattr(job_rows, "AHEAD", ahead)
+    dice = random.Random(ahead)
+    app.migrate()
+    statuses = {"PENDING": "waiting", "ERROR": "failed", "NOT_FOUND": "done", "SKIPPED": "cancelled", "DONE": "done"}
+    store, facts = app.internals.store, {}
+    for number in range(1, 9):
+        job = app.job("ring", rows(*["well"] * 12), owner=dice.choice(["ana", "bob"])).counts()
+        of_job = {"type": "image" if number % 4 == 0 else "csv", "id": job.id}
+        store.query(
+            "update duly_job set job_type = :type, failed = 1, not_found = 1, skipped = 1 where id = :id", of_job
+        )
+        facts[job.id] = job.owner, of_job["type"]
+    everything = []
+    for item_id, job_id in store.query("select id, job_id from duly_item where job_id is not null", {}):
+        status, at = dice.choice([*statuses]), after(dice.randrange(60))
+        how = {"id": item_id, "status": status, "state": statuses[status], "at": at}
+        store.query("update duly_item set status = :status, state = :state, changed_at = :at where id = :id", how)
+        everything.append((at, item_id, job_id, status))
+    store.query("update duly_job set is_removed = true where id = 3", {})
+    store.query("update duly_job set finished_at = :at where id = 5", {"at": after(1)})
+    for filter, chosen in itertools.product(FILTERS, [("PENDING",), ("ERROR", "SKIPPED"), ("PENDING", "NOT_FOUND")]):
+        expected = [
+            (at, item_id)
+            for at, item_id, job_id, status in sorted(everything)
+            if status in chosen and job_id != 3 and (job_id, status) != (5, "PENDING")
+            and filter.get("owner") in (None, facts[job_id][0]) and filter.get("job_type") in (None, facts[job_id][1])
+            and job_id in filter.get("job_ids", facts)
+            and filter.get("since", after(0)) <= at < filter.get("until", after(60))
+        ]  # fmt: skip
+        found, place = [], job_rows.START
+        while page := app.internals.verbs.job_rows.pending(LOCAL, chosen, place, 5, **filter):
+            found += [(row.changed_at, row.id) for row in page]
+            place = found[-1]
+        assert found == expected, filter
 
 
 def test_rows_are_found_by_their_number(app: Duly) -> None:

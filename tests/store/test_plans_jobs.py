@@ -32,18 +32,25 @@ select 'ring', 'ring/job-1', '{{}}', {at}, {at}, {key}, {at}, case when n % 5 = 
   from {series}
 """
 AFTER = {"after_at": after(ROWS / 200), "after_id": ROWS // 2, "most": MOST}
-ANY_TYPE = {"job_type": None, "jobs": None, "until": after(2 * ROWS), **AFTER}
+ALL = {"until": after(2 * ROWS), "until_at": after(2 * ROWS), "until_id": ROWS}
+ANY_TYPE = {"job_type": None, "jobs": None, **ALL, **AFTER}
+EVERYBODYS = {"owner": None, "each": 1, **ANY_TYPE}
 WHILE = {"job_type": None, "owner": None, "since": after(ROWS / 300), "until": after(2 * ROWS), "most": MOST}
 # What is asked, and along which index it is to be found.
 ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
     "rows of a status": ("job_items", {"job_id": 1, "status": "PENDING", **AFTER}, "duly_item_job"),
     "rows of a status that most have": ("job_items", {"job_id": 1, "status": "DONE", **AFTER}, "duly_item_job"),
     "rows by number": ("job_items_by_number", {"job_id": 1, "after": 90_000, "until": 90_050}, "duly_item_row"),
-    "pending rows of one": ("pending_items", {"owner": "bob", "status": "PENDING", **ANY_TYPE}, "duly_item_job"),
-    "pending rows of all": ("pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE}, "duly_item_job"),
-    "rows of all that were skipped": ("ended_items", {"owner": None, "status": "SKIPPED", **ANY_TYPE}, "duly_item_job"),
+    "the next rows of all": ("listed_until", {"status": "PENDING", "ahead": 50, **ALL, **AFTER}, "duly_item_listed"),
+    "pending rows of all": ("listed_items", {"status": "PENDING", **ANY_TYPE}, "duly_item_listed"),
+    "rows of all that were skipped": ("listed_items", {"status": "SKIPPED", **ANY_TYPE}, "duly_item_listed"),
+    "jobs whose rows come first": ("pending_heads", {"status": "PENDING", **EVERYBODYS}, "duly_item_job"),
+    "jobs whose skipped rows come first": ("ended_heads", {"status": "SKIPPED", **EVERYBODYS}, "duly_item_job"),
+    "pending rows of one": (
+        "items_of_jobs", {"status": "PENDING", **EVERYBODYS, "each": MOST, "owner": "bob"}, "duly_item_job"
+    ),
     "pending rows of one job": (
-        "pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE, "jobs": "[2]"}, "duly_item_job"
+        "items_of_jobs", {"status": "PENDING", **EVERYBODYS, "each": MOST, "jobs": "[2]"}, "duly_item_job"
     ),
     "rows of a job that changed in a while": (
         "count_status", {"status": "PENDING", "jobs": "[1]", **WHILE}, "duly_item_job"
@@ -54,7 +61,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-MERGED = ("pending_items", "ended_items", "job_speeds")
+MERGED = ("pending_heads", "ended_heads", "items_of_jobs", "job_speeds")
 # The three jobs: two of one owner, and one of another.
 JOBS = """
 insert into duly_job (task, queue, owner, created_at, changed_at)

@@ -24,7 +24,7 @@ from duly.core.model import GiveUp, Job, NewRow, Snooze
 from duly.core.policy.adapt import Batch, BatchBounds, Written
 from duly.intake.intake import Intake, file_options_of
 from duly.intake.types import JobType
-from duly.verbs.job_rows import find_job
+from duly.verbs.job_walks import find_job
 from duly.verbs.jobs import UNREADABLE
 
 log = logging.getLogger("duly.jobs")

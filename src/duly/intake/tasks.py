@@ -19,7 +19,7 @@ from duly.tasks.puttable import TaskBackend
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Verbs, acts
 from duly.verbs.files import SCAN
-from duly.verbs.job_rows import cancel_rows, find_job, remove_rows, revive_rows
+from duly.verbs.job_walks import cancel_rows, find_job, remove_rows, revive_rows
 from duly.verbs.jobs import INGEST, TASK, TIDY, TIDY_EVERY, Action
 
 if TYPE_CHECKING:

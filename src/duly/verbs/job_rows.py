@@ -1,28 +1,26 @@
-"""Rows of jobs, as lists show them and exports need them, and what is done to all rows of a job.
+"""Rows of jobs, as lists show them and exports need them: found along an index, a page at a time, never counted off.
 
-They are found along an index, a page at a time, and never counted off. What is done to all of them (cancel, try once
-more, forget) is done portion by portion. A worker may die at any point, and the next one starts again: each portion
-looks for rows that are still to be changed, so nothing is done twice.
+A list over all jobs is one read along the index of rows that are neither done nor worked on. Where few of the next rows
+there are of jobs that are meant, the first rows of each such job are merged instead: one look for each job, and then
+only at those jobs that can have a row on the page. Rows that are worked on are those under leases.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from duly.core.clock import EPOCH
-from duly.core.errors import WrongState
 from duly.core.filters import check_names, checked_most
-from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
+from duly.core.model import Job, Status
 from duly.core.shown import ExportRow, JobItem, PendingItem, RowCounts
-from duly.verbs.context import Principal, VerbContext, VerbGroup
-from duly.verbs.items import possible
+from duly.verbs.context import Principal, VerbGroup
 from duly.verbs.read import ids_text
 
 log = logging.getLogger("duly.jobs")
@@ -41,10 +39,10 @@ SLOW = 0.25
 RowPlace = tuple[datetime, int]
 START: RowPlace = (EPOCH, 0)
 END = datetime(9_999, 1, 1, tzinfo=UTC)
+LAST: RowPlace = (END, 2**63 - 1)
 COUNTED = 10_000  # rows of a status that are counted off, at most
-ACTED_ON = 500  # rows that are changed at a time
-PAUSE = 0.05  # seconds before it looks again at rows that a worker has just changed
-ANY = 2**31 - 1  # more rounds than any row had
+# Rows along the index of all jobs among which a page is looked for.
+AHEAD = 2_000
 
 T = TypeVar("T", bound=JobItem)
 
@@ -89,16 +87,32 @@ class JobRows(VerbGroup):
         **filter: Unpack[RowFilter],
     ) -> list[PendingItem]:
         """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first."""
-        given = {**_jobs_meant(who, filter), "until": filter.get("until") or END}
+        asked = {**_jobs_meant(who, filter), "until": filter.get("until") or END, "most": most}
         after = max(after, (filter.get("since") or EPOCH, 0))
-        live = [status for status in statuses if status in LIVE]
-        ended = [status for status in statuses if status not in LIVE]
-        pages = [
-            self._merged(section, given, some, after, most, PendingItem)
-            for section, some in (("pending_items", live), ("ended_items", ended))
-            if some
-        ]
-        return list(islice(merge(*pages, key=_place), most))
+        page: list[PendingItem]
+        with self._timed("pending_items" if set(statuses) <= set(LIVE) else "ended_items") as page:
+            stretches = [self._over_jobs({**asked, "status": status}, after) for status in set(statuses)]
+            page += islice(merge(*stretches, key=_place), most)
+        return page
+
+    def _over_jobs(self, asked: dict[str, Any], after: RowPlace) -> list[PendingItem]:
+        """The first rows of one status, over all jobs that are meant."""
+        given = {**asked, "after_at": after[0], "after_id": after[1]}
+        if given["status"] == "PROCESSING":
+            return self._read.all(PendingItem, "working_items", given)
+        if given["owner"] is None and given["jobs"] is None:
+            ahead = self._store.read("listed_until", {**given, "ahead": AHEAD - 1})
+            last: RowPlace = ahead[0] if ahead else LAST
+            page = self._read.all(PendingItem, "listed_items", {**given, "until_at": last[0], "until_id": last[1]})
+            if len(page) == given["most"] or not ahead:
+                return page
+        # The first rows of an owner, of some jobs or of a rare type: as many jobs as there are rows on a page can have
+        # one on it, those whose first rows come first, and none of these comes after the last of those.
+        heads = "pending_heads" if given["status"] == "PENDING" else "ended_heads"
+        first = self._store.read(heads, {**given, "each": 1, "until_at": LAST[0], "until_id": LAST[1]})
+        last = first[-1][1:] if len(first) == given["most"] else LAST
+        given |= {"jobs": ids_text([row[0] for row in first]), "each": given["most"]}
+        return self._read.all(PendingItem, "items_of_jobs", {**given, "until_at": last[0], "until_id": last[1]})
 
     def counts(self, who: Principal, **filter: Unpack[RowFilter]) -> RowCounts:
         """How many rows of jobs there are, by status.
@@ -201,88 +215,3 @@ def _jobs_meant(who: Principal, filter: RowFilter) -> dict[str, Any]:
 
 def _place(item: JobItem) -> RowPlace:
     return item.changed_at, item.id
-
-
-# -- what is done to all rows of a job, portion by portion
-
-
-def find_job(context: VerbContext, job_id: int) -> Job | None:
-    """The job, also one that was removed; None when nothing is left of it."""
-    return context.read.one(Job, "any_job", {"id": job_id})
-
-
-def cancel_rows(context: VerbContext, job: Job, reason: str) -> Iterator[int]:
-    """Cancel all rows that have not ended, and let the queue of the job go again, for there is nothing left to start.
-
-    Yields how many were cancelled so far. A row that a worker changed meanwhile is found by the next walk.
-    """
-    done, is_over = 0, False
-    while not is_over:
-        is_over = True
-        for count in _walk(context, job, LIVE, Cancel(reason), END, {}):
-            is_over = False
-            done += count
-            yield done
-            if not count:
-                time.sleep(PAUSE)
-    context.store.resume(job.rows_queue)
-    context.depths.forget()
-
-
-def revive_rows(
-    context: VerbContext, job: Job, statuses: Sequence[Status], until: datetime, is_reset: bool
-) -> Iterator[int]:
-    """Have the rows of these statuses tried once more that have not changed since then; yields how many so far."""
-    settings, done = context.job_settings, 0
-    most = {"ERROR": settings.max_attempts_error, "NOT_FOUND": settings.max_attempts_not_found}
-    rounds = {} if is_reset else {status: most.get(status, settings.max_attempts_error) for status in statuses}
-    for count in _walk(context, job, statuses, Revived(context.now()), until, rounds):
-        done += count
-        yield done
-
-
-def remove_rows(context: VerbContext, job: Job) -> Iterator[int]:
-    """Stop and delete all rows, and then the job itself; yields how many are deleted so far."""
-    for _ in cancel_rows(context, job, "its job was removed"):
-        yield 0
-    done = after = 0
-    while gone := context.store.write("remove_rows", {"job_id": job.id, "after": after, "most": ACTED_ON}):
-        after = max(row[0] for row in gone)
-        done += len(gone)
-        yield done
-    with context.store.transaction() as connection:
-        if job.file_id is not None:
-            context.store.write("remove_file", {"id": job.file_id}, connection)
-        context.store.write("remove_job", {"id": job.id}, connection)
-        context.store.write("forget_queue", {"queue": job.rows_queue}, connection)
-
-
-def _walk(
-    context: VerbContext,
-    job: Job,
-    statuses: Sequence[Status],
-    outcome: Outcome,
-    until: datetime,
-    rounds: Mapping[Status, int],
-) -> Iterator[int]:
-    """Have this happen to the rows of these statuses; yields, for each portion that was found, how many changed."""
-    for status in statuses:
-        given = {"job_id": job.id, "status": status, "until": until, "most": ACTED_ON}
-        given["rounds"] = rounds.get(status, ANY)
-        place: RowPlace = START
-        while found := context.store.read("job_row_ids", {**given, "after_at": place[0], "after_id": place[1]}):
-            place = found[-1][1], found[-1][0]
-            items = [item for item in context.store.fetch([row[0] for row in found]) if item.status == status]
-            yield _settled(context, possible(context, items, lambda _: outcome))
-
-
-def _settled(context: VerbContext, changes: Sequence[Change]) -> int:
-    """How many of these changes could be made."""
-    try:
-        return len(changes) - len(context.observed().settle(changes))
-    except WrongState:  # one of them has a key that another live item has: it must not stop the others
-        done = 0
-        for change in changes:
-            with suppress(WrongState):
-                done += not context.observed().settle([change])
-        return done

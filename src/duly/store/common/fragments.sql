@@ -6,6 +6,10 @@ state = 'waiting'
 -- name: in_review
 state = 'failed'
 
+-- name: is_listed
+-- The index of lists over all jobs has the row.
+status not in ('DONE', 'PROCESSING')
+
 -- name: job_item
 -- The row i of a job, as lists show it.
 i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,

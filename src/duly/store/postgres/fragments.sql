@@ -25,15 +25,17 @@ not exists (
 left(i.args ->> 'title', 121) as title, left(i.args ->> 'brand', 121) as brand, left(i.args ->> 'sku', 121) as sku
 
 -- name: first_rows_of_jobs
--- The first rows `i` of one status of each job `j` that is meant.
+-- The first rows `i` of one status, up to a place, of each job `j` that is meant. The status is selected, so that the
+-- planner does not know it: where it expects none of that status, it would look for them in the index of all jobs.
 from duly_job j
  cross join lateral (
        select *
          from duly_item
-        where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
-          and changed_at < :until::timestamptz
+        where job_id = j.id and status = (select :status::text)
+          and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+          and (changed_at, id) <= (:until_at::timestamptz, :until_id::bigint) and changed_at < :until::timestamptz
         order by changed_at, id
-        limit :most) i
+        limit :each) i
  where not j.is_removed and (:owner::text is null or j.owner = :owner)
    and (:job_type::text is null or j.job_type = :job_type)
    and (:jobs::json is null or j.id = any(array(select value::bigint from json_array_elements_text(:jobs::json))))

@@ -28,14 +28,14 @@ substr(cast(json_extract(i.args, '$.title') as text), 1, 121) as title,
        substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku
 
 -- name: first_rows_of_jobs
--- The first rows `i` of one status of each job `j` that is meant.
+-- The first rows `i` of one status, up to a place, of each job `j` that is meant.
 from duly_job j
   join duly_item i on i.id in (
        select r.id
          from duly_item r
         where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
-          and r.changed_at < :until
+          and (r.changed_at, r.id) <= (:until_at, :until_id) and r.changed_at < :until
         order by r.changed_at, r.id
-        limit :most)
+        limit :each)
  where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
    and (:jobs is null or j.id in (select value from json_each(:jobs)))

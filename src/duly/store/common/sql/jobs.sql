@@ -153,18 +153,38 @@ select {job_item}, i.result
  where i.job_id = :job_id and i.row_no > :after and i.row_no <= :until
  order by i.row_no
 
--- name: pending_items
--- A page of the rows that wait or run, over all jobs that are not over: the first rows of each, merged.
+-- name: listed_until
+-- Where the next so many rows of one status end, over all jobs; nothing when there are no more than that.
+select changed_at, id
+  from duly_item
+ where {is_listed} and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint) and changed_at < :until
+ order by changed_at, id
+ limit 1 offset :ahead
+
+-- name: listed_items
+-- A page of the rows of one status up to a place, over all jobs: one read along their index.
 select {job_item}, null as result,
        j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+  from duly_item i
+ cross join duly_job j
+ where i.{is_listed} and i.status = :status
+   and (i.changed_at, i.id) > (:after_at::timestamptz, :after_id::bigint)
+   and (i.changed_at, i.id) <= (:until_at::timestamptz, :until_id::bigint) and i.changed_at < :until
+   and j.id = i.job_id and not j.is_removed and (j.finished_at is null or :status <> 'PENDING')
+   and (:job_type::text is null or j.job_type = :job_type)
+ order by i.changed_at, i.id
+ limit :most
+
+-- name: pending_heads
+-- The jobs, of those that are meant and not over, whose rows of one status come first, each with the first such row.
+select j.id, i.changed_at, i.id as item_id
   {first_rows_of_jobs} and j.finished_at is null
  order by i.changed_at, i.id
  limit :most
 
--- name: ended_items
--- A page of the rows that ended in one way, likewise, over all jobs that have some.
-select {job_item}, null as result,
-       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+-- name: ended_heads
+-- The same of rows that ended in one way, of jobs that have some.
+select j.id, i.changed_at, i.id as item_id
   {first_rows_of_jobs}
    and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
  order by i.changed_at, i.id
@@ -194,3 +214,11 @@ update duly_job set task = :new where {id_given} and task = :task returning id
 -- name: retask_sequel
 -- Another item for the end of a job.
 update duly_job set then_item = :then_item::json where id = :id and then_id is null returning id
+
+-- name: items_of_jobs
+-- A page of the rows of one status of some jobs: the first rows of each, merged.
+select {job_item}, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+  {first_rows_of_jobs}
+ order by i.changed_at, i.id
+ limit :most

@@ -119,3 +119,25 @@ update duly_job set options = (options::jsonb || jsonb_build_object('cancelled',
 -- name: job_goes_on
 -- A row of a job that was cancelled is tried anew.
 update duly_job set options = (options::jsonb - 'cancelled')::json where id = :id
+
+-- name: working_items
+-- A page of the rows that are worked on, over all jobs: those under leases, so few enough to be sorted.
+select {job_item}, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+  from (select w.id
+          from duly_lease l
+         cross join lateral (
+               select id, job_id, changed_at
+                 from duly_item
+                where id = any(l.items) and fence = l.fence and status = 'PROCESSING' and state = 'running'
+                  and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+                  and changed_at < :until::timestamptz) w
+          join duly_job j on j.id = w.job_id
+         where not j.is_removed and (:owner::text is null or j.owner = :owner)
+           and (:job_type::text is null or j.job_type = :job_type)
+           and (:jobs::json is null or j.{job_given})
+         order by w.changed_at, w.id
+         limit :most) p
+  join duly_item i on i.id = p.id
+  join duly_job j on j.id = i.job_id
+ order by i.changed_at, i.id

@@ -105,3 +105,23 @@ update duly_job set options = json_set(options, '$.cancelled', json('true')) whe
 -- name: job_goes_on
 -- A row of a job that was cancelled is tried anew.
 update duly_job set options = json_remove(options, '$.cancelled') where id = :id
+
+-- name: working_items
+-- A page of the rows that are worked on, over all jobs: those under leases, so few enough to be sorted.
+select {job_item}, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+  from (select w.id
+          from duly_lease l
+         cross join json_each(l.items) e
+         cross join duly_item w
+         cross join duly_job j
+         where w.id = e.value and w.fence = l.fence and w.status = 'PROCESSING' and w.state = 'running'
+           and (w.changed_at, w.id) > (:after_at, :after_id) and w.changed_at < :until
+           and j.id = w.job_id and not j.is_removed and (:owner is null or j.owner = :owner)
+           and (:job_type is null or j.job_type = :job_type) and (:jobs is null or j.{job_given})
+         order by w.changed_at, w.id
+         limit :most) p
+ cross join duly_item i
+ cross join duly_job j
+ where i.id = p.id and j.id = i.job_id
+ order by i.changed_at, i.id
