@@ -20,6 +20,8 @@ ONLY_POSTGRES = {
 }  # fmt: skip
 ONLY_SQLITE = {
     "hit", "last_fence", "lease", "tried", "old",
+    "begin_load", "set_aside", "reserve", "reserved", "decide_load", "next_part", "remove_part", "free_keys",
+    "end_load", "loads", "put_refused",
     "begin_ids", "reserve_ids", "move_item", "move_job",  # of worlds in virtual time, which are on SQLite
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Releases the items of dead workers, and those of a claim of this worker whose answer was lost.
 
+It also has puts of very many items finished, or undone, whose process died.
+
 Every worker does this. A lost lease is decided like any other outcome, by the rules of the item's task, so only a
 worker that has the task decides. Items of other tasks are left to the workers that have them.
 
@@ -112,6 +114,7 @@ class Rescuer:
         begun = self.ticks()
         try:
             has_more = self._rescue_some(self._look(now), now)
+            has_more |= self.store.finish_loads()
         except BaseException:
             self.detector.interrupt()
             raise

@@ -36,6 +36,8 @@ PORTION = 1_000
 PORTION_BYTES = 4_000_000
 # With more different announcements than this, workers are asked to look for themselves.
 MOST_NEWS = 20
+# Times that a put is repeated whose key was taken, but is free again. Keys stay reserved while very many items are put.
+TRIES = 10
 
 
 class NewWork(NamedTuple):
@@ -121,7 +123,7 @@ def _not_migrated(error: Exception) -> NotMigrated:
 async def _place(owner: Lender, new: NewItem) -> Placed[Any]:
     dialect, ask = owner.dialect, owner.ask
     section, parameters = dialect.put(new)
-    while True:
+    for _ in range(TRIES):
         rows = await ask(section, parameters)
         if rows:
             return Placed(id=rows[0][0], execution_key=_str(rows[0][1]), fresh=True)
@@ -129,6 +131,7 @@ async def _place(owner: Lender, new: NewItem) -> Placed[Any]:
             if refusal := conflict(new, item_id, _str(args).encode(), dialect.time(planned_at)):
                 raise refusal
             return Placed(id=item_id, execution_key=_str(execution_key), fresh=False)
+    raise KeyConflict(f"{new.key!r} of {new.task} is in a put of many items that has not ended yet; try again", 0)
 
 
 async def _migrate(owner: Lender) -> bool:

@@ -28,7 +28,14 @@ class Puts(Statements[C]):
     def _announce(self, new: Iterable[NewItem] | None, connection: C | None = None) -> None:
         """Notify workers of new items, or with None that something changed, unless they see every commit anyway."""
 
-    def _holder(self, item: NewItem, connection: C | None) -> Placed[Any] | None:
+    def finish_loads(self) -> bool:
+        """Finish or undo some of what processes left that died while they loaded items; whether there may be more.
+
+        Nothing can be left where a load is a single transaction.
+        """
+        return False
+
+    def holder(self, item: NewItem, connection: C | None) -> Placed[Any] | None:
         """The live item that has this key; None if it has ended in the meantime. Other content is an error."""
         for item_id, execution_key, args, planned_at in self._run("live", key_parameters(item), connection):
             if refusal := conflict(item, item_id, args.encode(), planned_at):

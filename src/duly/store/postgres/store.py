@@ -78,7 +78,7 @@ class PostgresStore(sessions.Sessions, Store):
                     self._herald.trail((news,))
             if rows:
                 return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
-            if found := self._holder(item, None):
+            if found := self.holder(item, None):
                 return found
 
     def _put_many(self, connection: Connection, new: Sequence[NewItem]) -> list[Placed[Any]]:
@@ -93,7 +93,7 @@ class PostgresStore(sessions.Sessions, Store):
             placed.append(
                 Placed(id=row[0], execution_key=row[1], fresh=True)
                 if row
-                else self._holder(item, connection) or self._put_many(connection, [item])[0]
+                else self.holder(item, connection) or self._put_many(connection, [item])[0]
             )
         return placed
 

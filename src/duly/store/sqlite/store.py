@@ -8,63 +8,36 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
 from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, WrongState
-from duly.core.model import Change, Grant, Item, NewItem, NewRow, Placed, Share
+from duly.core.model import Change, Grant, Item, NewRow, Share
 from duly.core.shown import MeterRow
 from duly.store.claims import families, family, in_order
-from duly.store.contract import News, Store
+from duly.store.contract import News
 from duly.store.granting import Hits, Leases, once, under
-from duly.store.puts import chunks
-from duly.store.records import CHANGE, ITEM, METER, NEW_ITEM, TRIED
+from duly.store.records import CHANGE, ITEM, METER, TRIED
 from duly.store.sqlite import home_of
-from duly.store.sqlite.file import SqliteFile
-from duly.store.sqlite.values import given, new_item_row, new_row_values, to_int, to_json, turns_of, typed, written
+from duly.store.sqlite.portions import Portions
+from duly.store.sqlite.values import given, new_row_values, to_int, to_json, turns_of, typed, written
 from duly.store.statements import Home
 
 # Seconds between two looks for commits of other processes. A look reads one counter and needs no transaction.
 GLANCE = 0.02
 
-_new_item = written(NEW_ITEM)
 _change = written(CHANGE)
 
 
-class SqliteStore(SqliteFile, Store):
+class SqliteStore(Portions):
     def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
 
     def _locate(self) -> Home:
         return home_of(self.path)
-
-    def _put_many(self, connection: sqlite3.Connection, new: Sequence[NewItem]) -> list[Placed[Any]]:
-        return [self._put_one(connection, item) for item in new]
-
-    def _put_one(self, connection: sqlite3.Connection, item: NewItem) -> Placed[Any]:
-        rows = self._rows(connection, "put_one", _new_item(item, to_int(self.now())))
-        if rows:
-            return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
-        holder = self._holder(item, connection)
-        assert holder is not None, "there is no other writer in the meantime"
-        return holder
-
-    def load(self, new: Iterable[NewItem]) -> int:
-        fresh = 0
-        # Read all rows first: they may come slowly, or from code that puts, and a transaction keeps writers waiting.
-        ready = list(chunks(new, 5_000))
-        with self._writing() as writer:
-            now = to_int(self.now())
-            for chunk in ready:
-                if any(item.key is not None for item in chunk):
-                    fresh += sum(placed.fresh for placed in self._put_many(writer, chunk))
-                    continue
-                writer.executemany(self._sql["load"], [new_item_row(item, now) for item in chunk])
-                fresh += len(chunk)
-        return fresh
 
     def _load_rows(self, rows: Sequence[NewRow], now: datetime, connection: sqlite3.Connection) -> None:
         connection.executemany(self._sql["load_rows"], [new_row_values(row, to_int(now)) for row in rows])

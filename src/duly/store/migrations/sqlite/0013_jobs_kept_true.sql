@@ -2,3 +2,36 @@
 -- are in no such list. So a row that is claimed and succeeds writes nothing here.
 
 create index duly_item_listed on duly_item (status, changed_at, id) where status not in ('DONE', 'PROCESSING');
+
+-- Puts of very many items. SQLite has one writer at a time, so they are written aside in portions, and made items in portions.
+--
+--   duly_load       one such put: decided, if all of it is put, or not yet. Its process holds a lock on the file whose name
+--                   ends in this token.
+--   duly_load_part  rows that were set aside.
+--   duly_load_key   keys that their items will have.
+
+create table duly_load (
+    id          integer primary key autoincrement,
+    token       text    not null,
+    created_at  integer not null,
+    decided_at  integer
+);
+
+create table duly_load_part (
+    load_id  integer not null,
+    number   integer not null,
+    rows     text    not null,
+    primary key (load_id, number)
+);
+
+create table duly_load_key (
+    task        text    not null,
+    key         text    not null,
+    load_id     integer not null,
+    number      integer not null,
+    digest      text    not null,
+    planned_at  integer not null,
+    primary key (task, key)
+) without rowid;
+
+create index duly_load_key_part on duly_load_key (load_id, number);

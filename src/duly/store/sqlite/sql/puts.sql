@@ -2,9 +2,11 @@
 -- Writers hold BEGIN IMMEDIATE, so what PostgreSQL says in one statement may be several here. Times are microseconds.
 
 -- name: put_one
--- Inserts what is new; an item whose key is live is left alone and not returned.
+-- Inserts what is new; an item whose key is live, or reserved by a put of very many items, is left alone and not
+-- returned.
 insert into duly_item (planned_at, {new_item})
-values (:due_at, {values new_item})
+select :due_at, {values new_item}
+ where :key is null or not exists (select 1 from duly_load_key r where r.task = :task and r.key = :key)
     on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
 returning id, execution_key, task, key
 
