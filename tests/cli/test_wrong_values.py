@@ -53,6 +53,7 @@ BY_ID: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "job": ("job_id", lambda door, value: door.job(value)),
     "pause_job": ("job_id", lambda door, value: door.pause_job(value)),
     "cancel_job": ("job_id", lambda door, value: door.cancel_job(value)),
+    "check_job": ("job_id", lambda door, value: door.check_job(value)),
     "remove_job": ("job_id", lambda door, value: door.remove_job(value)),
 }
 # What takes another value, with the wrong ones.

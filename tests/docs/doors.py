@@ -90,6 +90,7 @@ DOORS: dict[str, Doors] = {
     "jobs.cancel": Doors("job.cancel", "POST /api/jobs/{job_id}/cancel", "cancel_job", "jobs cancel"),
     "jobs.reprocess": Doors("job.reprocess", "POST /api/jobs/{job_id}/reprocess", "reprocess_job", "jobs reprocess"),
     "jobs.kickoff": Doors("job.kickoff", "POST /api/jobs/{job_id}/kickoff", "kick_off_job", "jobs kickoff"),
+    "job_checks.check": Doors("job.check", "POST /api/jobs/{job_id}/check", "check_job", "jobs check"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
     "jobs.mend": Doors("app.client.mend_job", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
     "jobs.inputs_in_error": inner("restores masked values when rows are mended"),

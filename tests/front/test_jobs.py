@@ -16,8 +16,9 @@ from duly import Backoff, Duly, GiveUp, InputError, Limit, NotFound
 from duly.core.clock import ManualClock
 from duly.core.errors import DoesNotExist, WrongState
 from duly.core.model import Failed
+from duly.store.migrate import dialect_of
 from duly.testing import World
-from duly.verbs import LOCAL, Principal, job_rows
+from duly.verbs import LOCAL, Principal, job_rows, job_walks
 from duly.verbs.job_walks import cancel_rows
 from duly.verbs.jobs import row_of
 from tests.support import after, claim, decided, query, share
@@ -296,6 +297,70 @@ def test_what_is_worked_on_is_shown_beside_what_waits(app: Duly) -> None:
     assert app.internals.verbs.jobs.show(LOCAL, job.id).queue_state == "RUNNING"
     everybodys = app.internals.verbs.job_rows.pending(LOCAL)
     assert sorted(item.row_no for item in everybodys) == list(range(1, 7))
+
+
+def left_by_an_old_worker(app: Duly, job_id: int, state: str, status: str) -> None:
+    """Two rows whose state was changed without their status, and one the other way round, and nothing was counted."""
+    given = {"job": job_id, "state": state, "status": status}
+    app.internals.store.query("update duly_item set state = :state where job_id = :job and row_no <= 2", given)
+    app.internals.store.query("update duly_item set status = :status where job_id = :job and row_no = 3", given)
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
+@pytest.mark.parametrize("act", ["cancel", "remove"])
+def test_a_cancel_or_removal_ends_also_where_rows_were_not_counted(
+    app: Duly, world: World, act: str, state: str
+) -> None:
+    job = app.job("ring", rows(*["well"] * 5))
+    left_by_an_old_worker(app, job.id, state, "DONE")
+    getattr(job, act)()
+    world.run()
+    left = query(app.internals.store, f"select status, state from duly_item where job_id = {job.id} order by row_no")
+    if act == "remove":
+        assert left == []
+        return
+    ended = {"done": "DONE", "failed": "ERROR", "cancelled": "SKIPPED"}[state]
+    assert left == [(ended, state)] * 2 + [("SKIPPED", "cancelled")] * 3
+    assert job.counts().finished_at is not None
+    assert job.check().is_true
+
+
+REFUSING = {
+    "sqlite": ["create trigger refused before update on duly_item begin select raise(ignore); end"],
+    "postgres": [
+        "create function refused() returns trigger language plpgsql as 'begin return null; end'",
+        "create trigger refused before update on duly_item for each row execute function refused()",
+    ],
+}
+
+
+def test_a_walk_that_gets_nowhere_gives_up(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the database refuses to change any row."""
+    job = app.job("ring", rows("well", "well"))
+    monkeypatch.setattr(job_walks, "PAUSE", 0.0)
+    monkeypatch.setattr(job_walks, "STALLED", 3)
+    for statement in REFUSING[dialect_of(app.internals.store)]:
+        app.internals.store.query(statement, {})
+    with pytest.raises(WrongState, match=f"job {job.id}: rows that have not ended cannot be cancelled"):
+        list(cancel_rows(app.internals.verbs.context, job.counts(), "no more"))
+
+
+def test_counters_are_compared_with_the_rows_and_made_true(app: Duly, world: World) -> None:
+    job = app.job("ring", rows(*["well"] * 5), owner="ana", then=app.tasks["report"])
+    assert job.check() == app.client.check_job(job.id)
+    assert (job.check().is_true, job.check().rows["total"]) == (True, 5)
+    world.run()
+    store = app.internals.store
+    store.query("update duly_job set done = 3, finished_at = null where id = :id", {"id": job.id})
+    found = job.check()
+    assert (found.is_true, found.fixed, found.counters["done"], found.rows["done"]) == (False, False, 3, 5)
+    assert job.check(fix=True).fixed
+    assert (job.check().is_true, job.counts().finished_at is not None) == (True, True)
+    (line,) = app.internals.verbs.audit.page(subject=f"job:{job.id}")[:1]
+    assert (line.action, line.details["is"]["done"]) == ("job.fixed", 5)
+    assert not job.check(fix=True).fixed, "there is nothing to do"
+    with pytest.raises(DoesNotExist):
+        app.internals.verbs.job_checks.check(someone("bob"), job.id)
 
 
 FILTERS: list[dict[str, Any]] = [

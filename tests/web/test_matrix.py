@@ -239,6 +239,7 @@ RECIPES: dict[str, Recipe] = {
     "kick_off_job": Recipe(path(job_id=job), is_quiet=False),
     "cancel_job": Recipe(body({"reason": "no more"}, job_id=job)),
     "reprocess_job": Recipe(path(job_id=job)),
+    "check_job": Recipe(path(job_id=job), is_quiet=True),
     "remove_job": Recipe(path(job_id=job), owner=204, admin=204),
     "export_job": Recipe(exported, is_quiet=True),
     "download_job": Recipe(exported),

@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,7 @@ from duly.store import Store, open_store
 from duly.store.migrate import current, dialect_of, latest, migrations, versions
 from duly.store.postgres import lacking
 from duly.store.unserved import LOOKED, UnservedTasks
+from duly.verbs.job_checks import checked
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 SQLITE_SAFE = (3, 51, 3)
 POSTGRES_OLDEST = 140_000
 PATIENCE = 5.0
+# Open jobs whose rows are counted off, and rows of them, at most.
+JOBS = 500
+JOB_ROWS = 1_000_000
 
 ok, warn, bad = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "bad")
 
@@ -278,7 +283,27 @@ def _work(store: Store, settings: Settings) -> Iterator[Finding]:
     yield from _queues(depths, clock.now())
     yield from _tasks(store, clock.now())
     yield from _apps(settings, depths)
+    yield from _jobs(store)
     yield from _files(store)
+
+
+def _jobs(store: Store) -> Iterator[Finding]:
+    """Whether jobs that are not over count their rows right: if not, they may never end."""
+    jobs = store.read("open_jobs", {"most": JOBS + 1})
+    rows = list(accumulate(total for _, total in jobs[:JOBS]))
+    chosen_jobs = [job_id for (job_id, _), upto in zip(jobs, rows, strict=False) if upto <= JOB_ROWS]
+    wrong = [job_id for job_id in chosen_jobs if (found := checked(store, job_id)) is not None and not found.is_true]
+    if wrong:
+        yield bad(
+            "jobs",
+            f"the counters of job {', '.join(map(str, wrong[:5]))} are wrong{' (and of others)' if wrong[5:] else ''}",
+            "`duly jobs check --fix` makes them true; do workers of an old version run beside new ones?",
+        )
+    if len(chosen_jobs) < len(jobs):
+        text = f"the counters of {len(chosen_jobs)} jobs were compared with their rows; there are more open jobs"
+        yield warn("jobs", text, "`duly jobs check` compares all of them")
+    elif chosen_jobs and not wrong:
+        yield ok("jobs", f"the counters of {len(chosen_jobs)} open jobs are true")
 
 
 def _files(store: Store) -> Iterator[Finding]:

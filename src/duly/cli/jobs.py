@@ -18,6 +18,7 @@ from duly.cli.session import Session, acting, printing, session
 from duly.core.errors import InputError
 from duly.core.filters import UploadOptions
 from duly.core.model import Status
+from duly.core.results import JobCheck
 from duly.core.shown import JobItem, JobRow
 
 if TYPE_CHECKING:
@@ -182,6 +183,31 @@ def remove_job(session: Session, job_id: int) -> None:
     """Delete a job with its rows and its file, as durable work of a worker."""
     session.api.remove_job(job_id)
     click.echo(f"job {job_id} is being removed")
+
+
+@jobs.command(name="check")
+@click.argument("job_id", type=options.ID, metavar="[ID]", required=False)
+@click.option("--fix", is_flag=True, help="Make the counters and the statuses of rows true.")
+@printing
+def check_jobs(session: Session, job_id: int | None, fix: bool) -> None:
+    """Compare the counters of a job, or of all jobs, with their rows; exit code 1 if some are wrong."""
+    ids = [job_id] if job_id is not None else [job.id for job in session.api.jobs()]
+    found = [session.api.check_job(each, fix=fix) for each in ids]
+    wrong = [each for each in found if not each.is_true or each.fixed]
+
+    def line(each: JobCheck) -> str:
+        off = [
+            f"{name} {each.counters[name]} of {count}"
+            for name, count in each.rows.items()
+            if count != each.counters[name]
+        ]
+        what = "was wrong and is true now" if each.fixed and each.is_true else "is wrong"
+        rows = [f"{each.untrue_rows} rows with another status"] if each.untrue_rows else []
+        return f"job {each.job_id} {what}" + (f": {', '.join([*off, *rows])}" if off or rows else "")
+
+    session.print_lines(wrong, f"the counters of {len(found)} jobs are true", line)
+    if any(not each.is_true for each in found):
+        sys.exit(1)
 
 
 def _exporting(name: str, doc: str, write: Callable[[Client, int, BinaryIO, str], None]) -> None:

@@ -207,6 +207,10 @@ class Client(AbstractContextManager["Client"]):
         """Delete a job with its rows and its file."""
         self.http.request("DELETE", f"/api/jobs/{_id(job_id, 'job_id')}")
 
+    def check_job(self, job_id: int, *, fix: bool = False) -> results.JobCheck:
+        """Compare the counters of a job with its rows; with `fix`, make them true."""
+        return self.http.post(results.JobCheck, f"/api/jobs/{_id(job_id, 'job_id')}/check", fix=fix)
+
     def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write all rows of a job, with their input and result, to this file."""
         self.http.download(f"/api/jobs/{_id(job_id, 'job_id')}/export", {"format": format}, out)

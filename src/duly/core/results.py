@@ -190,6 +190,17 @@ class Kickoff(Struct, frozen=True):
     tried_again: Annotated[int, Doc("Rows that failed and will be tried again.")]
 
 
+class JobCheck(Struct, frozen=True):
+    """The counters of a job beside its rows, counted off."""
+
+    job_id: int
+    is_true: Annotated[bool, Doc("Whether all of it agrees.")]
+    rows: Annotated[dict[str, int], Doc("How many rows there are (total), and how many of them ended how.")]
+    counters: Annotated[dict[str, int], Doc("What the counters of the job say.")]
+    untrue_rows: Annotated[int, Doc("Rows whose status is not that of their state.")]
+    fixed: Annotated[bool, Doc("Whether something was wrong and was made true.")] = False
+
+
 # -- users and simulations
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic
 from duly.core.aforms import in_thread, streamed
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Job, NewItem, Status
-from duly.core.results import JobResult, Kickoff, R_co
+from duly.core.results import JobCheck, JobResult, Kickoff, R_co
 from duly.facade.internals import Internals
 from duly.tasks.checks import checked_timeout
 from duly.tasks.puttable import ItemRow, Puttable, check_rows
@@ -119,6 +119,10 @@ class RunningJob(Generic[R_co]):
     def reprocess(self, *, is_reset: bool = False) -> int:
         """Have rows that failed, or for which nothing was found, tried once more; how many that are, at most."""
         return self._jobs.reprocess(LOCAL, self.id, is_reset=is_reset)
+
+    def check(self, *, fix: bool = False) -> JobCheck:
+        """Compare its counters with its rows; with `fix`, make them true."""
+        return self._internals.verbs.job_checks.check(LOCAL, self.id, fix=fix)
 
     def remove(self) -> None:
         """Forget it with its rows and its file; a worker does that."""

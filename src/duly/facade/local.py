@@ -164,6 +164,7 @@ class Local(AbstractContextManager["Local"]):
     resume_job = verb(lambda verbs: verbs.jobs.resume)
     cancel_job = verb(lambda verbs: verbs.jobs.cancel)
     remove_job = verb(lambda verbs: verbs.jobs.remove)
+    check_job = verb(lambda verbs: verbs.job_checks.check)
 
     def scan(self, again: bool = False) -> results.ScanReport:
         return self.app.internals.intake.scanner.scan(self.who, again)

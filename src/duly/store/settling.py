@@ -162,6 +162,20 @@ class Settling(Puts[C]):
             for job in self._all(JOB, "give_up_job", {"id": job_id, "reason": reason, "now": now}, connection):
                 self._conclude(job, now, connection)
 
+    def recount_job(self, job_id: int, now: datetime) -> Job | None:
+        """Make the counters of a job those of its rows; None when there is no such job.
+
+        Whoever ends a row counts it in the same transaction, and has to wait for the job that is locked here.
+        """
+        with self._writing() as own:
+            if not self._run("lock_job", {"id": job_id}, own):
+                return None
+            ((*_, rows, done, not_found, failed, skipped, _),) = self._run("count_job_rows", {"id": job_id}, own)
+            given = {"rows": rows, "done": done, "not_found": not_found, "failed": failed, "skipped": skipped}
+            (job,) = self._all(JOB, "set_job_counts", {**given, "id": job_id, "now": now}, own)
+            self._conclude(job, now, own)
+            return job
+
     def _note(self, notes: Sequence[tuple[datetime, NewAuditLine]], connection: C) -> None:
         if notes:
             self._run_many("note", connection, NOTE, [note for _, note in notes], at=[at for at, _ in notes])

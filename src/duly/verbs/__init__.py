@@ -14,6 +14,7 @@ from duly.verbs.context import LOCAL, SCOPES, Principal, VerbContext, local
 from duly.verbs.files import Files, Scans
 from duly.verbs.history import History
 from duly.verbs.items import Items
+from duly.verbs.job_checks import JobChecks
 from duly.verbs.job_rows import JobRows
 from duly.verbs.jobs import Jobs
 from duly.verbs.listing import Listing
@@ -47,6 +48,7 @@ class Verbs:
         self.files = Files(self)
         self.jobs = Jobs(self)
         self.job_rows = JobRows(self)
+        self.job_checks = JobChecks(self)
         self.history = History(self)
         self.now = Now(self)
         self.scans = Scans(self)

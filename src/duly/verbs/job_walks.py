@@ -15,10 +15,12 @@ from duly.core.errors import WrongState
 from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
 from duly.verbs.context import VerbContext
 from duly.verbs.items import possible
+from duly.verbs.job_checks import true_up_rows
 from duly.verbs.job_rows import END, LIVE, START, RowPlace
 
 ACTED_ON = 500  # rows that are changed at a time
 PAUSE = 0.05  # seconds before it looks again at rows that a worker has just changed
+STALLED = 50  # walks in a row that change nothing
 ANY = 2**31 - 1  # more rounds than any row had
 
 
@@ -30,17 +32,27 @@ def find_job(context: VerbContext, job_id: int) -> Job | None:
 def cancel_rows(context: VerbContext, job: Job, reason: str) -> Iterator[int]:
     """Cancel all rows that have not ended, and let the queue of the job go again, for there is nothing left to start.
 
-    Yields how many were cancelled so far. A row that a worker changed meanwhile is found by the next walk.
+    Yields how many were cancelled so far. A row that a worker changed meanwhile is found by the next walk. Where a walk
+    can change none of the rows that it finds, again and again, the job's item fails, and is tried again later.
     """
-    done, is_over = 0, False
-    while not is_over:
-        is_over = True
+    done, idle = 0, 0
+    was_untrue = true_up_rows(context, job.id) > 0
+    while True:
+        found = changed = 0
         for count in _walk(context, job, LIVE, Cancel(reason), END, {}):
-            is_over = False
-            done += count
-            yield done
-            if not count:
-                time.sleep(PAUSE)
+            found, changed = found + 1, changed + count
+            yield done + changed
+        done += changed
+        if not found:
+            break
+        idle = 0 if changed else idle + 1
+        if idle > STALLED:
+            raise WrongState(f"job {job.id}: rows that have not ended cannot be cancelled; `duly jobs check {job.id}`")
+        if idle:
+            was_untrue = true_up_rows(context, job.id) > 0 or was_untrue
+            time.sleep(PAUSE)
+    if was_untrue:
+        context.store.recount_job(job.id, context.now())
     context.store.resume(job.rows_queue)
     context.depths.forget()
 

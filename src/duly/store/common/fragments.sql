@@ -10,6 +10,16 @@ state = 'failed'
 -- The index of lists over all jobs has the row.
 status not in ('DONE', 'PROCESSING')
 
+-- name: true_status
+-- The status of a row of a job whose item is in this state, as `status_of` says.
+case state
+        when 'waiting' then 'PENDING'
+        when 'running' then 'PROCESSING'
+        when 'failed' then 'ERROR'
+        when 'cancelled' then 'SKIPPED'
+        else case outcome when 'not_found' then 'NOT_FOUND' when 'skipped' then 'SKIPPED' when 'expired' then 'SKIPPED' else 'DONE' end
+    end
+
 -- name: job_item
 -- The row i of a job, as lists show it.
 i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,

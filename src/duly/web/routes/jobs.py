@@ -13,7 +13,7 @@ from pydantic import Field
 
 from duly.core.errors import InputError
 from duly.core.model import Status
-from duly.core.results import Kickoff
+from duly.core.results import JobCheck, Kickoff
 from duly.core.shown import InputSummary, JobItem, JobRow, PendingItem, RowCounts
 from duly.core.wire import Doc
 from duly.verbs.job_rows import START, STATUSES, RowPlace
@@ -214,6 +214,17 @@ def reprocess_job(
         principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset, connection=connection
     )
     return Reprocessed(count)
+
+
+class CheckIn(Model, **example(fix=True)):
+    fix: bool = Field(default=False, description="Make the counters and the statuses of rows true.")
+
+
+@router.post("/api/jobs/{job_id}/check")
+@repeatable("counters that were made true stay as they are")
+def check_job(job_id: Id, verbs: Verbs, principal: Writer, asked: CheckIn | None = None) -> JobCheck:
+    """Compare the counters of a job with its rows, counted off; or make them true."""
+    return verbs.job_checks.check(principal, job_id, fix=(asked or CheckIn()).fix)
 
 
 @router.delete("/api/jobs/{job_id}", status_code=204)

@@ -222,3 +222,38 @@ select {job_item}, null as result,
   {first_rows_of_jobs}
  order by i.changed_at, i.id
  limit :most
+
+-- name: count_job_rows
+-- How many rows a job has, and how many of them ended how, counted off; and its row of now: one moment for both.
+select {job of j}, r.rows, r.done as done_rows, r.not_found as not_found_rows, r.failed as failed_rows,
+       r.skipped as skipped_rows, r.untrue
+  from duly_job j
+ cross join (select count(*) as rows,
+                    count(*) filter (where status = 'DONE') as done,
+                    count(*) filter (where status = 'NOT_FOUND') as not_found,
+                    count(*) filter (where status = 'ERROR') as failed,
+                    count(*) filter (where status = 'SKIPPED') as skipped,
+                    count(*) filter (where status <> {true_status}) as untrue
+               from duly_item
+              where job_id = :id) r
+ where j.id = :id
+
+-- name: true_up_rows
+-- Gives rows of a job the status of their state, which a worker of an old version may have changed alone.
+update duly_item
+   set status = {true_status}, changed_at = :now
+ where job_id = :id and row_no > :after and row_no <= :until and status <> {true_status}
+returning id
+
+-- name: set_job_counts
+update duly_job
+   set total = :rows, done = :done, not_found = :not_found, failed = :failed, skipped = :skipped, changed_at = :now
+ where id = :id
+returning {job}
+
+-- name: last_row_no
+select coalesce(max(row_no), 0) as row_no from duly_item where job_id = :id
+
+-- name: open_jobs
+-- Jobs that are not over, the oldest first, also those that are being removed.
+select id, total from duly_job where finished_at is null order by id limit :most
