@@ -238,3 +238,37 @@ def test_a_library_that_is_not_installed_is_told(sqlite_url: str, monkeypatch: p
 def test_an_old_server_is_told(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surgery, "POSTGRES_OLDEST", 990_000)
     assert "is out of support" in call("doctor", "--database-url", postgres_url).stdout
+
+
+def test_workers_that_are_too_old_are_told(duly: Duly, app: App) -> None:
+    now = app.clock.now()
+    store = app.internals.store
+    for name, migration in (("new", 13), ("old", None)):
+        life = {"name": name, "tasks": "[]", "started_at": now, "now": now}
+        store.write("alive", {**life, "migration": migration, "hindrance": None})
+    assert "workers" not in findings(duly)
+    store.query("update duly_least set migration = 13", {})
+    found = findings(duly, 1)["workers"]
+    assert found["level"] == "bad"
+    assert found["text"].startswith("old knows migrations up to 12, and the database needs workers that know 13")
+    assert found["text"].endswith("it does not know, and claims")
+
+
+def test_jobs_whose_counters_are_wrong_are_told_and_mended(
+    duly: Duly, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [app.job(app.tasks["ring"], [{}] * 3) for _ in range(2)]
+    assert findings(duly)["jobs"]["text"] == "the counters of 2 open jobs are true"
+    assert "the counters of 2 jobs are true" in duly("jobs", "check").output
+    app.internals.store.query("update duly_item set state = 'cancelled' where job_id = :id", {"id": jobs[0].id})
+    app.internals.store.query("update duly_job set failed = 2 where id = :id", {"id": jobs[1].id})
+    found = findings(duly, 1)["jobs"]
+    assert (found["level"], found["text"]) == ("bad", "the counters of job 1, 2 are wrong")
+    one = duly("jobs", "check", "2")
+    assert (one.exit_code, one.output) == (1, "job 2 is wrong: failed 2 of 0\n")
+    both = duly("jobs", "check", "--fix")
+    assert (both.exit_code, both.output.count("was wrong and is true now")) == (0, 2)
+    assert jobs[0].counts().finished_at is not None
+    assert findings(duly)["jobs"]["level"] == "ok"
+    monkeypatch.setattr(surgery, "JOBS", 0)
+    assert findings(duly)["jobs"]["level"] == "warn", "there is another one"

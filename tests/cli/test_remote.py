@@ -19,7 +19,7 @@ from duly.verbs import LOCAL
 from duly.verbs.acts import portions
 from duly.web.server import Service
 from tests.cli.conftest import call
-from tests.support import claim, settle, share
+from tests.support import KNOWN, claim, settle, share
 
 Remote = Callable[..., Result]
 
@@ -397,7 +397,7 @@ def test_alerts_and_signs_of_life_are_told_alike_through_the_service(
     assert (nobody.exit_code, nobody.stdout) == (1, "no worker has ever run\n")
     assert remote("alerts").stdout == "nothing is wrong\n"
     now = served.clock.now() - timedelta(minutes=10)
-    served.internals.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    served.internals.store.write("alive", {**KNOWN, "name": "w1", "tasks": "[]", "started_at": now, "now": now})
     served.internals.store.write(
         "alert", {"name": "source:x", "now": now, "message": "x is down", "details": '{"backAt": 7}'}
     )
@@ -415,7 +415,7 @@ def test_how_it_is_now_is_told_alike_through_the_service(remote: Remote, local: 
     served.put("remind", phone="385")
     served.pause("remind")
     now = served.clock.now()
-    served.internals.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    served.internals.store.write("alive", {**KNOWN, "name": "w1", "tasks": "[]", "started_at": now, "now": now})
     served.internals.store.write(
         "alert", {"name": "late_items", "now": now, "message": "many are late", "details": '{"lateEvents": 7}'}
     )

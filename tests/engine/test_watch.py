@@ -13,6 +13,7 @@ import pytest
 
 from duly import Duly, Limit, Windows
 from duly.core.clock import ManualClock
+from duly.core.errors import NotMigrated
 from duly.core.model import Ask, Done, Failed
 from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
@@ -23,6 +24,7 @@ from duly.engine.outages import Outages
 from duly.engine.watch import EVERY, Watch
 from duly.outbound.http import post_json
 from duly.store import Store
+from duly.store.migrate import check, latest
 from duly.tasks.task import Task
 from duly.verbs.read import Read
 from tests.outbound.provider import Provider, answer, ok
@@ -568,3 +570,21 @@ def test_an_outage_does_not_explain_lateness_for_ever(store: Store) -> None:
         one.tick(after(seconds))
     assert "late_items" in alerts(store)
     assert "source:tower" not in alerts(store)
+
+
+def test_a_worker_that_is_too_old_for_the_database_stops_claiming_and_says_so(store: Store) -> None:
+    stopped: list[str] = []
+    one = Watch(store, "w1", ["ring"], LATE, post=Ear(), stop_claims=lambda: stopped.append("w1"))
+    one.tick(NOW)
+    (life,) = Read(store, ManualClock(NOW)).workers()
+    assert (life.migration, life.hindrance, stopped) == (latest(store), None, [])
+    check(store)
+    store.query("update duly_least set migration = 99", {})
+    one.tick(after(30))
+    one.tick(after(60))
+    (life,) = Read(store, ManualClock(NOW)).workers()
+    assert stopped == ["w1"]
+    assert life.hindrance is not None
+    assert "the database needs workers that know 99; upgrade duly" in life.hindrance
+    with pytest.raises(NotMigrated, match="too old: it knows migrations up to"):
+        check(store)

@@ -26,7 +26,7 @@ from duly.web.feed import Listener, feed_of
 from duly.web.problems import Problem
 from duly.web.routes import live
 from duly.web.routing import Router, repeatable
-from tests.support import claim, query, share
+from tests.support import KNOWN, claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
 
 PASSWORD = "correct horse battery"
@@ -361,7 +361,9 @@ def test_every_list_has_pages(house: House) -> None:
         house.ana.post("/api/keys", json={"name": f"n{n}"})
         house.root.put(f"/api/limits/{'ž' * 190}{n}", json={"limit": "2/1m"})
         house.root.post(f"/api/queues/{'ž' * 190}{n}/pause")
-        house.app.internals.store.write("alive", {"name": f"w{n}", "tasks": "[]", "started_at": START, "now": START})
+        house.app.internals.store.write(
+            "alive", {**KNOWN, "name": f"w{n}", "tasks": "[]", "started_at": START, "now": START}
+        )
         for text in ("broken", "broken too", f"broken {'x' * n} way")[: n + 1]:
             house.fail(text=text)
     for url, name in (

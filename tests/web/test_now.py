@@ -17,7 +17,7 @@ from duly.engine.historian import Historian
 from duly.verbs import LOCAL
 from duly.verbs import now as room
 from tests.engine.test_historian import Watched
-from tests.support import claim, share
+from tests.support import KNOWN, claim, share
 from tests.web.conftest import START, House, TestClient
 
 
@@ -34,7 +34,9 @@ def reasons(picture: dict[str, Any]) -> list[tuple[str, str]]:
 
 def a_worker(house: House, name: str = "w1", ago: float = 0.0) -> None:
     seen_at = house.clock.now() - timedelta(seconds=ago)
-    house.app.internals.store.write("alive", {"name": name, "tasks": '["echo"]', "started_at": seen_at, "now": seen_at})
+    house.app.internals.store.write(
+        "alive", {**KNOWN, "name": name, "tasks": '["echo"]', "started_at": seen_at, "now": seen_at}
+    )
 
 
 def happened(house: House, *rows: Measured) -> None:

@@ -24,7 +24,7 @@ from duly.config import aliased, load, section, sources, unknown_variables
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
-from duly.core.shown import Depth
+from duly.core.shown import Depth, WorkerLife
 from duly.core.unserved import described, remedy
 from duly.plugins import Finding, Plugin, chosen, installed, plugins
 from duly.store import Store, open_store
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 SQLITE_SAFE = (3, 51, 3)
 POSTGRES_OLDEST = 140_000
 PATIENCE = 5.0
+WORKERS = 1_000  # that are looked at
+# The migration from which on workers say which ones they know.
+FIRST_TO_TELL = 13
 # Open jobs whose rows are counted off, and rows of them, at most.
 JOBS = 500
 JOB_ROWS = 1_000_000
@@ -102,12 +105,15 @@ def examine_service(client: Client) -> Iterator[Finding]:
             advice = "use a key with the scope admin to check workers, alerts and queues"
             yield warn("work", "not checked: only admins may see it", advice)
             return
-        workers = len(list(client.workers()))
+        workers = list(client.workers())
         yield (
-            ok("workers", f"{workers} alive")
+            ok("workers", f"{len(workers)} alive")
             if workers
             else bad("workers", "none is alive", "start one: `duly worker`")
         )
+        for each in workers:
+            if each.hindrance is not None:
+                yield bad("workers", f"{each.name} claims nothing: {each.hindrance}", "upgrade its host and restart it")
         for alert in client.alerts():
             yield warn(
                 alert.name, f"{alert.message}, since {alert.since:%Y-%m-%d %H:%M:%S %z}", "`duly queues` shows where"
@@ -283,8 +289,20 @@ def _work(store: Store, settings: Settings) -> Iterator[Finding]:
     yield from _queues(depths, clock.now())
     yield from _tasks(store, clock.now())
     yield from _apps(settings, depths)
+    yield from _workers(store)
     yield from _jobs(store)
     yield from _files(store)
+
+
+def _workers(store: Store) -> Iterator[Finding]:
+    """Workers that are too old for the database. Those before migration 13 do not know it, and go on."""
+    least = int(store.read("least_migration", {})[0][0])
+    for worker in Read(store, DatabaseClock(store.now)).all(WorkerLife, "workers", {"after": "", "most": WORKERS}):
+        known = worker.migration or FIRST_TO_TELL - 1
+        if worker.hindrance is not None or known < least:
+            text = f"{worker.name} knows migrations up to {known}, and the database needs workers that know {least}"
+            does = "it claims nothing" if worker.migration is not None else "it does not know, and claims"
+            yield bad("workers", f"{text}; {does}", "upgrade duly on its host, and restart it")
 
 
 def _jobs(store: Store) -> Iterator[Finding]:

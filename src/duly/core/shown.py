@@ -172,6 +172,8 @@ class WorkerLife(Struct, frozen=True):
     tasks: list[str]
     started_at: datetime
     seen_at: datetime
+    migration: int | None = None  # the newest one that it knows; None: it is older than migration 13
+    hindrance: str | None = None  # why it claims nothing
 
 
 class ItemStory(Row, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from duly.engine.late_items import LateCount, LateItems, Look, Reasons
 from duly.engine.outages import Outages
 from duly.engine.unserved_alerts import UnservedAlerts
 from duly.store.contract import Store
+from duly.store.migrate import latest, too_old
 
 log = logging.getLogger("duly.engine")
 
@@ -56,6 +57,7 @@ class Watch:
     holds: Callable[[str], Holds] = lambda _: Holds()  # what holds a queue by plan
     outages: Outages = field(default_factory=Outages)
     app_alerts: AlertFinders = field(default_factory=dict)
+    stop_claims: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._alerts = Alerts(self.store, self.settings, self.post)
@@ -65,6 +67,7 @@ class Watch:
         self._late = LateItems(self.store, reasons, self._explain)
         self.learn = self._sources.learn  # reads the open alerts, and learns from them which sources are down
         self._started_at: datetime | None = None
+        self._is_hindered = False
         self._tidy_at = EPOCH
 
     def tick(self, now: datetime) -> datetime:
@@ -93,10 +96,18 @@ class Watch:
         self.store.write("gone", {"name": self.worker, "now": now})
 
     def _sign(self, now: datetime) -> None:
-        """Write that this worker is alive."""
+        """Write that this worker is alive, and what keeps it from claiming: it may have become too old."""
         self._started_at = self._started_at or now
         names = encode(self.tasks).decode()
-        life = {"name": self.worker, "tasks": names, "started_at": self._started_at, "now": now}
+        hindrance = too_old(self.store)
+        if hindrance and not self._is_hindered:
+            log.error("worker %s claims nothing more: %s", self.worker, hindrance)
+            self.stop_claims()
+            self._is_hindered = True
+        life = {
+            "name": self.worker, "tasks": names, "started_at": self._started_at, "now": now,
+            "migration": latest(self.store), "hindrance": hindrance,
+        }  # fmt: skip
         self.store.write("alive", life)
 
     def _clear(self, opened: Mapping[str, Alert], found: Set[str], now: datetime) -> None:

@@ -239,8 +239,26 @@ def latest(store: Store) -> int:
     return migrations(dialect_of(store))[-1].version
 
 
+def too_old(store: Store) -> str | None:
+    """Why this version of duly must not work on the database, if it is too old for its tables."""
+    known = latest(store)
+    with suppress(NotMigrated):
+        least = int(store.read("least_migration", {})[0][0])
+        if known < least:
+            return (
+                f"this version of duly is too old: it knows migrations up to {known}, and the database needs workers "
+                f"that know {least}; upgrade duly"
+            )
+    return None
+
+
 def check(store: Store, apps: Apps = NO_APPS) -> None:
-    """Refuse to work on tables that are older than this code. Newer ones are fine: migrations only add."""
+    """Refuse to work on tables that are older than this code, or for which this code is too old.
+
+    Newer ones are fine otherwise: migrations only add.
+    """
+    if problem := too_old(store):
+        raise NotMigrated(problem)
     have, need = versions(store, apps), latest(store)
     if have[""] < need:
         raise NotMigrated(

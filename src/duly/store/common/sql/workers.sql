@@ -1,8 +1,9 @@
 -- Who is alive, and what is wrong.
 
 -- name: alive
-insert into duly_worker (name, tasks, started_at, seen_at) values (:name, :tasks::json, :started_at, :now)
-    on conflict (name) do update set seen_at = excluded.seen_at
+insert into duly_worker (name, tasks, started_at, seen_at, migration, hindrance)
+values (:name, :tasks::json, :started_at, :now, :migration, :hindrance)
+    on conflict (name) do update set seen_at = excluded.seen_at, hindrance = excluded.hindrance
 
 -- name: gone
 update duly_worker set seen_at = :now, left_at = :now where name = :name

@@ -35,3 +35,15 @@ create table duly_load_key (
 ) without rowid;
 
 create index duly_load_key_part on duly_load_key (load_id, number);
+
+-- Workers: the newest migration that each knows, and why it claims nothing. Workers that do not know the least one neither
+-- start nor claim: before migration 8 they would end rows of jobs without counting them.
+
+alter table duly_worker add column migration integer;
+alter table duly_worker add column hindrance text;
+
+create table duly_least (
+    migration  integer not null
+);
+
+insert into duly_least (migration) values (8);
