@@ -247,7 +247,7 @@ def test_workers_that_are_too_old_are_told(duly: Duly, app: App) -> None:
         life = {"name": name, "tasks": "[]", "started_at": now, "now": now}
         store.write("alive", {**life, "migration": migration, "hindrance": None})
     assert "workers" not in findings(duly)
-    store.query("update duly_least set migration = 13", {})
+    store.query("insert into duly_least (migration) values (13)", {})
     found = findings(duly, 1)["workers"]
     assert found["level"] == "bad"
     assert found["text"].startswith("old knows migrations up to 12, and the database needs workers that know 13")
@@ -257,7 +257,8 @@ def test_workers_that_are_too_old_are_told(duly: Duly, app: App) -> None:
 def test_jobs_whose_counters_are_wrong_are_told_and_mended(
     duly: Duly, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = [app.job(app.tasks["ring"], [{}] * 3) for _ in range(2)]
+    app.task(name="ring")(lambda: None)
+    jobs = [app.job("ring", [{}] * 3) for _ in range(2)]
     assert findings(duly)["jobs"]["text"] == "the counters of 2 open jobs are true"
     assert "the counters of 2 jobs are true" in duly("jobs", "check").output
     app.internals.store.query("update duly_item set state = 'cancelled' where job_id = :id", {"id": jobs[0].id})

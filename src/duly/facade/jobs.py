@@ -135,6 +135,7 @@ class RunningJob(Generic[R_co]):
     aresume = in_thread(resume)
     acancel = in_thread(cancel)
     areprocess = in_thread(reprocess)
+    acheck = in_thread(check)
     aremove = in_thread(remove)
 
 
