@@ -27,7 +27,7 @@ from duly.store.migrate import dialect_of
 NOW = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=20)
 # What a worker of this version writes beside its name and tasks.
-KNOWN = {"migration": 13, "hindrance": None}
+KNOWN = {"migration": 14, "hindrance": None, "runaways": 0, "ailing": None}
 RULES = Rules(retry=Backoff(base=60, tries=3))
 
 CHAOS = bool(os.environ.get("DULY_TEST_CHAOS"))  # `make chaos`: long forms

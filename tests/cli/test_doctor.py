@@ -22,7 +22,7 @@ from duly.intake.intake import kept_by
 from duly.store.migrate import current, migrate
 from duly.verbs import LOCAL
 from tests.cli.conftest import Duly, call
-from tests.support import app_migrations, new, opened, share
+from tests.support import KNOWN, app_migrations, new, opened, share
 
 WARNED_ALWAYS = {"SQLite"} if sqlite3.sqlite_version_info < surgery.SQLITE_SAFE else set()
 
@@ -245,7 +245,7 @@ def test_workers_that_are_too_old_are_told(duly: Duly, app: App) -> None:
     store = app.internals.store
     for name, migration in (("new", 13), ("old", None)):
         life = {"name": name, "tasks": "[]", "started_at": now, "now": now}
-        store.write("alive", {**life, "migration": migration, "hindrance": None})
+        store.write("alive", {**KNOWN, **life, "migration": migration})
     assert "workers" not in findings(duly)
     store.query("insert into duly_least (migration) values (13)", {})
     found = findings(duly, 1)["workers"]
@@ -273,3 +273,24 @@ def test_jobs_whose_counters_are_wrong_are_told_and_mended(
     assert findings(duly)["jobs"]["level"] == "ok"
     monkeypatch.setattr(surgery, "JOBS", 0)
     assert findings(duly)["jobs"]["level"] == "warn", "there is another one"
+
+
+def test_a_worker_in_which_handlers_run_on_is_reported(duly: Duly, database_url: str) -> None:
+    with opened(database_url) as store:
+        life = {**KNOWN, "tasks": "[]", "started_at": store.now(), "now": store.now()}
+        store.write("alive", {**life, "name": "w1", "runaways": 0, "ailing": None})
+        assert "workers" not in findings(duly)
+        store.write("alive", {**life, "name": "w1", "runaways": 3, "ailing": None})
+        found = findings(duly)["workers"]
+        assert (found["level"], found["text"]) == ("warn", "w1: 3 handlers run on after they were stopped")
+        store.write("alive", {**life, "name": "w1", "runaways": 10, "ailing": "handlers that run on: 10 thread"})
+        found = findings(duly, 1)["workers"]
+        assert (found["level"], found["text"]) == ("bad", "w1: handlers that run on: 10 thread")
+        app = App(database_url)
+        reasons = [reason.text for reason in app.client.now().reasons]
+        app.close()
+        assert reasons == ["worker w1: handlers that run on: 10 thread"]
+        store.write(
+            "alive", {**life, "name": "w1", "runaways": 0, "ailing": None, "now": store.now() - timedelta(hours=1)}
+        )
+        assert "workers" not in findings(duly), "it has not reported for long"

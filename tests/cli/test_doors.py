@@ -16,12 +16,12 @@ from click.testing import Result
 from duly import Duly
 from duly.client import Client
 from duly.core.errors import DoesNotExist, DulyError, WrongState
-from duly.core.model import Done, Failed
+from duly.core.model import Done, Failed, Outcome, Released, Snooze, Throttled
 from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
 from duly.web.server import Service
 from tests.cli.conftest import call
-from tests.support import claim, settle, share
+from tests.support import KNOWN, claim, settle, share
 
 Run = Callable[..., Result]
 
@@ -81,7 +81,7 @@ def filled(app: Duly, folder: Path) -> dict[str, Any]:
     app.internals.verbs.users.make_key(LOCAL, "ana", "test")
     app.set_limit("boeing", "2/1m")
     app.pause("remind")
-    app.internals.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    app.internals.store.write("alive", {**KNOWN, "name": "w1", "tasks": "[]", "started_at": now, "now": now})
     app.internals.store.write(
         "alert", {"name": "late_items", "now": now, "message": "late", "details": '{"lateEvents": 7}'}
     )
@@ -289,3 +289,44 @@ def test_an_act_over_http_may_skip_what_it_cannot_change(app: Duly, url: str) ->
 
 def _iso(time: datetime) -> str:
     return time.isoformat()
+
+
+# -- why an item waits that was given back
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause"),
+    [
+        (Throttled(3_600), "asked to come back after 3600 s"),
+        (Snooze(3_600), "snoozed for 3600 s"),
+        (Released("the pace of boeing had no room for it"), "the pace of boeing had no room for it"),
+    ],
+    ids=["throttled", "snoozed", "released"],
+)
+def test_an_item_that_was_given_back_shows_why_at_every_door(
+    app: Duly, url: str, database_url: str, outcome: Outcome, cause: str
+) -> None:
+    item_id = app.put("remind", phone="385").id
+    store = app.internals.store
+    settle(store, claim(store, share("remind"), now=app.clock.now()), outcome, app.clock.now())
+    with Client(url) as client:
+        for door in (app.client, client):
+            assert [row.cause for row in door.find_items(10).rows] == [cause]
+            assert [event.error for event in door.story(item_id).timeline if event.error] == [cause]
+    for door_of_commands in ({"DULY_DATABASE_URL": database_url}, {"DULY_URL": url}):
+        run = partial(call, COLUMNS="200", **door_of_commands)
+        assert cause in run("items").stdout
+        assert f"try given back on w1: {cause}" in " ".join(run("show", str(item_id)).stdout.split())
+
+
+def test_a_row_of_a_job_that_was_given_back_shows_why_at_every_door(app: Duly, url: str) -> None:
+    job = app.job(app.task_named("remind"), [{"phone": "385"}]).counts()
+    store = app.internals.store
+    now, line = app.clock.now(), share(job.rows_queue, task="remind")
+    settle(store, claim(store, line, now=now), Throttled(60), now)
+    with Client(url) as client:
+        for door in (app.client, client):
+            assert [row.last_error for row in door.job_items(job.id)] == ["asked to come back after 60 s"]
+            assert [row.last_error for row in door.pending()] == ["asked to come back after 60 s"]
+    settle(store, claim(store, line, now=now + timedelta(hours=1)), Done(), now)
+    assert [row.last_error for row in app.client.job_items(job.id)] == [None]

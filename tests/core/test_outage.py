@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from duly.core.model import Failed
-from duly.core.policy.outage import AWAY, LONGEST, MIXED, Failure, Source, cause_of, common_cause, explains, pause
+from duly.core.model import (
+    Cancel,
+    Crashed,
+    Discarded,
+    Done,
+    Expired,
+    Failed,
+    Fingerprint,
+    GiveUp,
+    Lost,
+    NotFound,
+    Outcome,
+    Released,
+    Revived,
+    Skip,
+    Snooze,
+    Superseded,
+    Throttled,
+    Verdict,
+)
+from duly.core.policy.outage import (
+    AWAY,
+    HUNG,
+    LONGEST,
+    MIXED,
+    Meaning,
+    Source,
+    cause_of,
+    explains,
+    is_answer,
+    is_bounded,
+    meaning,
+    pause,
+)
+from tests.support import NOW
 
 SOURCE = Source("boeing")
 OUT, ODD = "OSError no route", "ValueError no price"
-
-
-def calls(*sizes: int, cause: str = OUT, **more: Any) -> list[Failure]:
-    """Failed tries of new items, in calls of so many."""
-    numbered = [call for call, size in enumerate(sizes) for _ in range(size)]
-    return [Failure(subject, call, cause, **more) for subject, call in enumerate(numbered)]
-
-
-def same(count: int) -> list[Failure]:
-    """One item that fails again and again."""
-    return [Failure(7, call, OUT) for call in range(count)]
-
-
-def mixed(count: int, size: int = 1, **more: Any) -> list[Failure]:
-    """Different items that fail for two causes by turns, in calls of so many."""
-    return [Failure(n, n // size, (OUT, ODD)[n % 2], **more) for n in range(count)]
 
 
 def test_causes_are_the_same_but_for_what_varies() -> None:
@@ -49,7 +66,6 @@ def test_addresses_and_paths_vary() -> None:
         ("ConnectionRefusedError: [Errno 111]", ("ConnectionRefusedError", "ConnectionError", "OSError")),
         ("TimeoutError: ", ("TimeoutError", "OSError")),
         ("OSError: [Errno 101] Network is unreachable", ("OSError",)),
-        ("it ran for longer than its deadline", ("duly.DeadlineExceeded", "TimeoutError")),
         ("POST https://x/y: no whole answer", ("duly.outbound.http.TimedOut", "duly.outbound.http.OutboundError")),
         ("POST https://x/y: name unknown", ("duly.outbound.http.Unreachable",)),
         ("POST https://x/y answered 503: so sorry", ("duly.outbound.http.BadStatus",)),
@@ -89,64 +105,75 @@ def test_other_failures_are_causes_of_their_own(error: str, classes: tuple[str, 
     assert cause_of(Failed(error, classes)) != AWAY
 
 
-@pytest.mark.parametrize(
-    ("failures", "cause"),
-    [
-        ([], None),
-        (calls(10), None),  # one call may fail for a reason of its own, however many rows it is about
-        (calls(10, 10), None),
-        (calls(10, 10, 10), OUT),
-        (calls(*[1] * 9), None),
-        (calls(*[1] * 10), OUT),
-        (same(500), None),  # one that fails alone says nothing
-        (calls(*[1] * 20, is_new=False), None),  # nor do those that failed before while the source was well
-        (calls(*[1] * 20, is_new=False) + calls(*[1] * 10), OUT),
-        (calls(*[1] * 10) + calls(*[1] * 20, is_new=False), OUT),
-        (calls(*[1] * 9, cause=ODD) + calls(*[1] * 10), OUT),  # only the last ones count
-        (calls(1, cause=ODD) + calls(*[1] * 9), OUT),  # nearly everything
-        (calls(1, 1, cause=ODD) + calls(*[1] * 8), None),
-        (calls(*[1] * 5, cause=ODD) + calls(*[1] * 5), None),  # two causes are not one fact
-        (calls(1, 1, 1, cause=AWAY, is_last=True), AWAY),  # before anybody is given up
-        (calls(1, 1, cause=AWAY, is_last=True), None),
-        (calls(3, cause=AWAY, is_last=True), None),
-        (calls(1, 1, 1, cause=AWAY), None),
-        (calls(1, cause=ODD, is_last=True) + calls(1, 1, 1, cause=AWAY), None),
-        (calls(1, 1, 1, is_last=True), None),  # three bad items with the same fault are given up
-        (mixed(30), MIXED),  # so many that it does not matter why
-        (mixed(29), None),
-        ([*mixed(29), *mixed(29)], None),  # different items
-        (mixed(30, is_new=False), None),
-        (mixed(30, size=15), None),
-    ],
-)
-def test_a_source_is_down_when_nearly_everything_fails_for_one_cause(
-    failures: list[Failure], cause: str | None
-) -> None:
-    assert common_cause(SOURCE, failures) == cause
+def test_a_deadline_of_ours_is_a_cause_of_its_own() -> None:
+    assert cause_of(Failed("it ran for longer than its deadline", ("duly.DeadlineExceeded", "TimeoutError"))) == HUNG
 
 
-@pytest.mark.parametrize(
-    ("failures", "cause"),
-    [
-        (calls(*[1] * 39), None),
-        (calls(*[1] * 40), OUT),
-        (calls(*[1] * 11, cause=AWAY, is_last=True), None),
-        (calls(*[1] * 12, cause=AWAY, is_last=True), AWAY),
-        (mixed(119), None),
-        (mixed(120), MIXED),
-    ],
-)
-def test_with_doubt_it_takes_as_many_times_as_many(failures: list[Failure], cause: str | None) -> None:
-    assert common_cause(SOURCE, failures, 4) == cause
+PRICE = Source("boeing", own=("shop.NoPrice", "shop.OwnHost"))
+ANSWERS: list[Outcome] = [
+    Done(), Fingerprint("a"), NotFound("gone"), Skip("nothing to do"), GiveUp("404"), Snooze(5), Throttled(60),
+    Cancel("closed"), Failed("no price", ("shop.NoPrice", "ValueError")),
+]  # fmt: skip
+FAILURES: list[Outcome] = [
+    Failed("no route", ("ConnectionError", "OSError")),
+    Failed("still running after 30 s", ("duly.DeadlineExceeded", "TimeoutError")),
+    Failed("ValueError: no such size", ("ValueError",)),
+    Failed("401", ("duly.outbound.http.BadStatus", "duly.outbound.http.OutboundError", "duly.errors.DulyError")),
+    Failed("no words of a class"),
+]
+NOTHING: list[Outcome] = [
+    Lost(), Crashed("signal 9"), Released("its worker stopped"), Expired(), Superseded(), Discarded(), Revived(NOW),
+    Failed("cannot start a process for this", ("duly.NoProcess",)),
+    Failed("n: expected int, got str", ("duly.errors.InputError", "duly.errors.DulyError", "ValueError")),
+    Failed("a Fingerprint must be returned, not raised", ("duly.InputError",)),
+    Failed("given to another worker", ("duly.errors.LeaseLost", "duly.errors.DulyError")),
+    Failed("connection refused", ("shop.OwnHost", "ConnectionError", "OSError")),
+]  # fmt: skip
+TABLE: list[tuple[Outcome, Meaning]] = [
+    *((outcome, "answer") for outcome in ANSWERS),
+    *((outcome, "failure") for outcome in FAILURES),
+    *((outcome, "nothing") for outcome in NOTHING),
+]
+
+
+@pytest.mark.parametrize(("outcome", "says"), TABLE, ids=lambda value: type(value).__name__)
+def test_each_end_of_a_try_says_something_of_the_source_or_nothing(outcome: Outcome, says: Meaning) -> None:
+    assert meaning(PRICE, outcome) == says
+
+
+def test_the_table_has_every_outcome() -> None:
+    kinds = {kind for union in get_args(Outcome) for kind in (union, *union.__subclasses__())}
+    kinds = {kind for kind in kinds if not kind.__name__.startswith("_") and kind is not Verdict}
+    assert kinds | {Skip, NotFound, Cancel, GiveUp, Throttled} == {type(outcome) for outcome, _ in TABLE}
 
 
 def test_an_outage_explains_its_own_trouble_and_no_other() -> None:
     assert explains(AWAY, AWAY)
+    assert explains(AWAY, HUNG)
+    assert explains(HUNG, AWAY)
+    assert explains(HUNG, HUNG)
     assert not explains(AWAY, OUT)
     assert explains(OUT, OUT)
     assert explains(OUT, AWAY)
+    assert not explains(OUT, HUNG), "others get an answer"
     assert not explains(OUT, ODD)
     assert explains(MIXED, ODD)
+    assert explains(MIXED, HUNG)
+
+
+def test_a_failure_is_an_answer_if_there_was_none_before() -> None:
+    assert [is_answer(outage, OUT) for outage in (AWAY, HUNG, ODD, MIXED)] == [True, True, False, False]
+    assert not any(is_answer(outage, cause) for outage in (AWAY, HUNG, ODD, MIXED) for cause in (AWAY, HUNG))
+
+
+def test_mercy_has_no_end_only_while_nothing_answers_at_all() -> None:
+    assert not is_bounded(AWAY, AWAY)
+    assert not is_bounded(HUNG, AWAY)
+    assert is_bounded(AWAY, HUNG)
+    assert is_bounded(HUNG, HUNG)
+    assert is_bounded(OUT, OUT)
+    assert is_bounded(OUT, AWAY)
+    assert is_bounded(MIXED, AWAY)
 
 
 def test_the_next_probe_is_another_item() -> None:
@@ -154,6 +181,10 @@ def test_the_next_probe_is_another_item() -> None:
     assert pause(SOURCE, 5_000, 1_000) == LONGEST
     assert [pause(SOURCE, n, 2) for n in (0, 1, 2, 3, 50)] == [60, 120, 240, 240, 240], "few are still asked often"
     assert pause(Source("x", probe=86_400), 9, 1_000) == 86_400
+
+
+def test_an_item_that_hung_waits_for_a_round_of_all_the_others() -> None:
+    assert [pause(SOURCE, 0, waiting, HUNG) for waiting in (0, 1, 2, 10, 1_000)] == [120, 120, 240, 1_200, LONGEST]
 
 
 def test_failures_of_single_items_are_their_own() -> None:

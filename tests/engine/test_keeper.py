@@ -178,7 +178,9 @@ def test_handlers_are_stopped_before_a_lease_that_could_not_be_prolonged_ends(st
     one.tick(after(1))
     assert stopped == [True]
     assert in_flight.works() == []
-    assert ended == [(work, [Released()])], "the attempt is given back as soon as the database answers"
+    assert ended == [(work, [Released("its lease could not be extended in time")])], (
+        "the attempt is given back as soon as the database answers"
+    )
     assert list(in_flight.held()) == [work.items[0].fence], "nobody else is to take what will be given back"
 
 
@@ -193,7 +195,7 @@ def test_a_thread_that_nobody_can_stop_keeps_its_say_while_nobody_has_taken_its_
     lease.ends = time.monotonic() + 1
     for _ in range(3):
         one.tick(NOW)
-    assert ended == [(unbegun, [Released()])]
+    assert ended == [(unbegun, [Released("its lease could not be extended in time")])]
     assert in_flight.works() == [begun]
     assert caplog.text.count("could not extend") == 1, "it is said once, not at every look"
     keeper_at(store, in_flight, 5).tick(after(5))

@@ -404,7 +404,7 @@ def test_a_call_that_cannot_begin_in_time_is_given_back(make: Make, task: str) -
     pool, ended = make(task)
     pool.begin(items_of(task, 2), 2, time.monotonic() - 0.001)
     for _ in range(2):
-        assert ended.get(timeout=60)[1] == [Released()]
+        assert ended.get(timeout=60)[1] == [Released("it could not start in the time of its limit")]
     pool.begin(items_of(task, 1), 1, time.monotonic() + 60)
     assert ended.get(timeout=60)[1] == [Done()]
 
@@ -414,7 +414,7 @@ def test_calls_beyond_what_was_granted_are_given_back(make: Make, task: str) -> 
     pool, ended = make(task)
     pool.begin(items_of(task, 5), 2)
     ends = [ended.get(timeout=60)[1] for _ in range(5)]
-    assert (ends.count([Released()]), ends.count([Done()])) == (3, 2)
+    assert (ends.count([Released("its limit allowed fewer calls")]), ends.count([Done()])) == (3, 2)
 
 
 def test_suspects_are_calls_of_their_own_and_go_first(make: Make) -> None:
@@ -424,7 +424,7 @@ def test_suspects_are_calls_of_their_own_and_go_first(make: Make) -> None:
     pool.begin([*items_of("batched", 5), *suspects], 2)
     assert [work.items[0].id for work in apart] == [101, 102]
     work, verdicts = ended.get(timeout=60)
-    assert (len(work.items), verdicts) == (5, [Released()] * 5)
+    assert (len(work.items), verdicts) == (5, [Released("its limit allowed fewer calls")] * 5)
     assert pool.free_calls() == 1, "wherever they run, they were granted here"
     for each in apart:
         each.over(each)

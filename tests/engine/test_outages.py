@@ -168,7 +168,7 @@ def test_one_row_tells_that_it_is_down_then_back_and_then_it_is_over(store: Stor
     assert read.stuck(3_600) == []
     one.tick(after(7_200))
     assert [body["alert"] for body in ear.heard] == ["source:tower"] * 2, "what waits for it is not late beside that"
-    desks[1].outages.succeeded(TOWER, after(7_210))
+    desks[1].outages.answered(TOWER, after(7_210))
     two.tick(after(7_211))
     assert "backAt" in details(store)["source:tower"], "there is something to be made up"
     one.tick(after(7_212))
@@ -179,7 +179,7 @@ def test_one_row_tells_that_it_is_down_then_back_and_then_it_is_over(store: Stor
     put(store, 1, due_at=NOW)
     assert len(read.stuck(3_600)) == 1, "without an alert it is stuck"
     desks[0].outages.learn({"source:tower": {}})
-    desks[0].outages.succeeded(TOWER, after(7_215))  # a call that had begun before ends well
+    desks[0].outages.answered(TOWER, after(7_215))  # a call that had begun before ends well
     one.tick(after(7_216))
     assert "source:tower" not in details(store), "nobody is told that it is back who was not told that it is down"
 
@@ -195,7 +195,7 @@ def test_what_was_given_back_goes_on_at_once_when_it_is_back(store: Store) -> No
         now += 240
     waiting = [fetch(store, each).due_at for each in ids]
     assert min(waiting) > after(now - 240 + 60), "later and later"
-    desk.outages.succeeded(TOWER, after(now - 230))
+    desk.outages.answered(TOWER, after(now - 230))
     assert desk.settler.tick(after(now - 230)) == after(now - 230)
     assert [fetch(store, each).due_at for each in ids] == [after(now - 230)] * 2
     assert blame(store, ids) == [(0, 0)] * 2
@@ -214,7 +214,7 @@ def test_a_success_while_it_is_being_written_that_it_is_down_ends_the_alert(
     def slow_write(name: str, given: Mapping[str, Any]) -> Any:
         written = write(name, given)
         if name == "source_down":
-            desk.outages.succeeded(TOWER, NOW)
+            desk.outages.answered(TOWER, NOW)
         return written
 
     monkeypatch.setattr(store, "write", slow_write)
@@ -231,13 +231,13 @@ def test_whoever_has_a_way_to_the_source_answers_whoever_has_none(store: Store) 
         Watch(store, f"w{n}", ["ring"], LATE, post=Ear(), outages=each.outages)
         for n, each in enumerate((well, cut_off))
     )
-    well.outages.succeeded(TOWER, NOW)
+    well.outages.answered(TOWER, NOW)
     cut_off.take_down()
     two.tick(after(1))
     one.tick(after(2))
     assert not well.outages.is_down(TOWER), "it waits for the next end"
     assert "backAt" not in details(store)["source:tower"]
-    well.outages.succeeded(TOWER, after(3))
+    well.outages.answered(TOWER, after(3))
     one.tick(after(4))
     one.tick(after(5))
     assert "backAt" in details(store).get("source:tower", {"backAt": "and what had to wait is done"})
@@ -254,7 +254,7 @@ def test_it_is_told_anew_if_it_is_down_again_before_all_is_made_up(store: Store)
     one = Watch(store, "w1", ["ring"], LATE, post=ear, outages=desk.outages)
     desk.take_down()
     one.tick(NOW)
-    desk.outages.succeeded(TOWER, after(600))
+    desk.outages.answered(TOWER, after(600))
     one.tick(after(601))
     put(store, 3, due_at=after(601))
     for work in desk.claim(after(601)):

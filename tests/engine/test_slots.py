@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from duly import NEVER, Attempt, Duly, Limit
 from duly.apps.deliver import http_on
@@ -158,7 +159,7 @@ def test_a_thread_that_cannot_be_stopped_holds_its_limit_until_it_ends(
     ids = [one.put("on_gpu", n=n).id for n in range(4)]
     with at_work(one, "on_gpu") as worker, caplog.at_level(logging.WARNING):
         until(lambda: "failed" in states(one, ids), 20)
-        until(lambda: "its thread cannot be" in caplog.text, 20)
+        until(lambda: "was stopped but runs on; 1 such handlers" in caplog.text, 20)
         held = time.monotonic() + 3  # more than a lease
         until(lambda: time.monotonic() > held, 20)
         assert len(seen["in"]) == 1, "another one holds the only place"
@@ -171,30 +172,102 @@ def test_a_thread_that_cannot_be_stopped_holds_its_limit_until_it_ends(
         until(lambda: not leases(one.internals.store), 20)
 
 
-def test_a_worker_tells_when_more_threads_run_on_than_it_has_slots(sqlite_url: str) -> None:
-    one = tasks_on(Duly(sqlite_url, concurrency=1, **SETTINGS))
-    with at_work(one, "hang_thread") as worker:
-        for n in (1, 2):
-            item_id = one.put("hang_thread").id
-            until(lambda n=n: len(seen["hung"]) == n, 20)
-            one.cancel(item_id)
-        until(lambda: "threads that run on for handlers that were stopped: 2" in str(worker.ailing()), 20)
+def shown(one: Duly, kind: str) -> float:
+    (line,) = [
+        line
+        for line in generate_latest(one.registry).decode().splitlines()
+        if line.startswith(f'duly_runaway_handlers{{kind="{kind}"}}')
+    ]
+    return float(line.rpartition(" ")[2])
+
+
+def hang(one: Duly, count: int) -> None:
+    """One by one, handlers hang in their threads, and their items are cancelled."""
+    for _ in range(count):
+        before = len(seen["hung"])
+        item_id = one.put("hang_thread").id
+        until(lambda before=before: len(seen["hung"]) == before + 1, 20)
+        one.cancel(item_id)
+
+
+def test_threads_that_run_on_are_counted_reported_and_bounded(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = tasks_on(Duly(database_url, concurrency=2, runaways_most=2, **SETTINGS))
+    with at_work(one, "hang_thread") as worker, caplog.at_level(logging.WARNING):
+        hang(one, 1)
+        until(lambda: shown(one, "thread") == 1, 20)
+        assert worker.ailing() is None, "one thread is not the end"
+        hang(one, 3)
+        until(lambda: shown(one, "thread") == 4, 20)
+        words = "handlers that run on after they were stopped: 4 thread"
+        assert worker.ailing() == words
+        assert "cannot replace itself; restart that program" in caplog.text
+        until(lambda: [each.ailing for each in one.read.workers()] == [words], 20)
+        assert [each.runaways for each in one.read.workers()] == [4]
+        (pool,) = [each for each in worker._engine.flow.pools.claiming if "hang_thread" in each.tasks]
+        assert pool.room() == 0, "the last two keep their slots"
+        assert sum(thread.name == "duly-slot" for thread in threading.enumerate()) <= 4 + 2, "with two of duly's own"
+        waiting = one.put("hang_thread").id
         gate.set()
+        until(lambda: states(one, [waiting]) == {"done"}, 20)
         until(lambda: worker.ailing() is None, 20)
+        assert shown(one, "thread") == 0
 
 
-def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot_and_is_told_of(database_url: str) -> None:
-    one = tasks_on(Duly(database_url, concurrency=2, **SETTINGS))
+def test_coroutines_that_ignore_their_cancellation_are_bounded_too(database_url: str) -> None:
+    one = tasks_on(Duly(database_url, concurrency=2, runaways_most=4, **SETTINGS))
     ids = [one.put("deaf").id for _ in range(4)]
     with at_work(one, "deaf", "tick_async") as worker:
         until(lambda: states(one, ids) == {"failed"}, 30)
         after = [one.put("tick_async").id for _ in range(5)]
         until(lambda: states(one, after) == {"done"}, 20)
-        until(lambda: "ignore their cancellation: 4" in str(worker.ailing()), 20)
+        until(lambda: worker.ailing() == "handlers that run on after they were stopped: 4 async", 20)
+        assert shown(one, "async") == 4
+        last = one.put("deaf").id
+        until(lambda: states(one, [last]) == {"failed"}, 30)
+        until(lambda: shown(one, "async") == 5, 20)
+        (pool,) = [each for each in worker._engine.flow.pools.claiming if "deaf" in each.tasks]
+        assert len(pool._deaf) == 4, "the fifth keeps its slot"
         gate.set()
         until(lambda: worker.ailing() is None, 20)
-        assert {one.read.item(item_id).result for item_id in ids} == {None}, "a late end is nobody's result"
+        assert shown(one, "async") == 0
         until(lambda: not leases(one.internals.store), 20)
+        done = one.put("tick_async").id
+        until(lambda: states(one, [done]) == {"done"}, 20)
+        assert {one.read.item(item_id).result for item_id in ids} == {None}, "a late end is nobody's result"
+
+
+def test_an_event_loop_that_is_blocked_past_a_deadline_is_reported(database_url: str) -> None:
+    one = Duly(database_url, **SETTINGS)
+    begun = threading.Event()
+
+    @one.task(retry=NEVER, deadline=0.2)
+    async def block() -> None:
+        begun.set()
+        gate.wait(60)
+
+    with at_work(one, "block") as worker:
+        item_id = one.put("block").id
+        begun.wait(60)
+        until(lambda: states(one, [item_id]) == {"failed"}, 20)
+        until(lambda: worker.ailing() == "an async handler blocks the event loop past its deadline", 20)
+        assert shown(one, "async") == 1
+        until(lambda: [each.runaways for each in one.read.workers()] == [1], 20)
+        gate.set()
+        until(lambda: worker.ailing() is None, 20)
+        assert shown(one, "async") == 0
+
+
+def test_a_process_can_be_stopped_so_nothing_runs_on(database_url: str) -> None:
+    one = tasks_on(Duly(database_url, runaways_most=1, **SETTINGS))
+    with at_work(one, "hang_cpu") as worker:
+        item_id = one.put("hang_cpu").id
+        until(lambda: states(one, [item_id]) == {"running"}, 20)
+        one.cancel(item_id)
+        until(lambda: not leases(one.internals.store), 20)
+        assert worker.ailing() is None
+        assert [shown(one, kind) for kind in ("async", "thread")] == [0, 0]
 
 
 @pytest.mark.parametrize("phase", ["connect", "tls", "answer"])
@@ -219,7 +292,7 @@ def test_a_cancel_ends_a_call_that_waits_for_the_network(database_url: str, phas
             taken.recv(1)
         one.cancel(item_id)
         until(lambda: not pool._running and pool.free_calls() == pool.size, 20)
-        until(lambda: not pool._left and not pool._leaked, 20, lambda: "its thread still waits")
+        until(lambda: not pool._left and not pool._runaways, 20, lambda: "its thread still waits")
 
 
 def test_what_a_hanging_queue_left_waiting_here_goes_back_to_others(sqlite_url: str) -> None:

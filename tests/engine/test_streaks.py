@@ -11,8 +11,22 @@ import pytest
 
 from duly import Backoff, Duly, InputError, Source
 from duly.core.decide import Rules, decide
-from duly.core.model import Change, Done, Failed, Outcome
-from duly.core.policy.outage import AWAY, MIXED
+from duly.core.model import (
+    Cancel,
+    Change,
+    Crashed,
+    Done,
+    Expired,
+    Failed,
+    GiveUp,
+    NotFound,
+    Outcome,
+    Released,
+    Skip,
+    Snooze,
+    Throttled,
+)
+from duly.core.policy.outage import AWAY, MERCY, MIXED
 from duly.engine import outage as module
 from duly.engine.outages import Outages
 from duly.engine.work import nothing
@@ -21,6 +35,7 @@ from tests.support import NOW, after
 
 TOWER = Source("tower", own=("NoPrice",))
 GONE = Failed("Unreachable: no route", ("duly.Unreachable",))
+HUNG = Failed("DeadlineExceeded: still running after 30 s", ("duly.DeadlineExceeded", "TimeoutError"))
 OWN = Failed("NoPrice: 'A'", ("NoPrice",))
 BAD = Failed("ValueError: no such size", ("ValueError",))
 KEY = Failed("Refused: the key is not known", ("Refused",))
@@ -107,10 +122,11 @@ def test_while_a_source_refuses_all_only_that_and_silence_are_excused() -> None:
     outages = down(KEY)
     assert outcomes(end(outages, [50], KEY)) == ["throttled"]
     assert outcomes(end(outages, [51], GONE)) == ["throttled"]
-    assert outcomes(end(outages, [52], OWN)) == ["failed"]
     assert outcomes(end(outages, [53], BAD)) == ["failed"]
     assert outages.is_down(TOWER)
     assert outcomes(end(outages, [52], KEY, failures=1)) == ["throttled"], "it keeps that failure, and no other"
+    assert outcomes(end(outages, [54], OWN))[0] == "failed"
+    assert not outages.is_down(TOWER), "it has answered about one item"
 
 
 def test_when_so_many_fail_the_causes_do_not_matter() -> None:
@@ -127,7 +143,6 @@ def test_when_so_many_fail_the_causes_do_not_matter() -> None:
     outages.take_back(unwritten, NOW)
     assert set(outcomes(unwritten)) == {"throttled"}
     assert outcomes(end(outages, [50], KEY)) == ["throttled"]
-    assert outcomes(end(outages, [51], OWN)) == ["failed"]
     assert outages.is_down(TOWER)
 
 
@@ -175,12 +190,98 @@ def test_what_is_due_by_then_is_left_alone() -> None:
     assert len(end(outages, [60], Done(), after(90))) == 1
 
 
-def test_mercy_ends_unless_nobody_answers() -> None:
-    for verdict, last in ((GONE, "throttled"), (KEY, "failed")):
-        outages = down(verdict)
-        assert [end(outages, [50], verdict)[0].outcome for _ in range(7)] == ["throttled"] * 5 + [last] * 2
-        assert end(outages, [51], verdict)[0].outcome == "throttled"
-        assert [end(outages, [1], verdict)[0].outcome for _ in range(5)] == ["throttled"] * 4 + [last]
+def again(outages: Outages, item_id: int, verdict: Failed, times: int) -> list[str | None]:
+    """How these many tries of an item end, one after another."""
+    ends, excuses = [], 0
+    for _ in range(times):
+        change = end(outages, [item_id], verdict, excuses=excuses)[0]
+        ends.append(change.outcome)
+        excuses = change.excuses
+    return ends
+
+
+@pytest.mark.parametrize(
+    ("why", "verdict", "excused"),
+    [(GONE, GONE, 99), (GONE, HUNG, 5), (HUNG, HUNG, 5), (HUNG, GONE, 99), (KEY, KEY, 5), (KEY, GONE, 5)],
+)
+def test_mercy_ends_unless_nothing_answers(why: Failed, verdict: Failed, excused: int) -> None:
+    assert again(down(why), 50, verdict, 99) == ["throttled"] * excused + ["failed"] * (99 - excused)
+
+
+def test_mercy_is_the_same_for_all_workers_and_after_a_restart() -> None:
+    one, two = down(KEY), down(KEY)
+    first = end(one, [50], KEY, excuses=3)[0]
+    assert (first.outcome, first.excuses) == ("throttled", 4)
+    assert end(two, [50], KEY, excuses=first.excuses)[0].excuses == 5
+    assert outcomes(end(down(KEY), [50], KEY, excuses=5)) == ["failed"]
+
+
+def test_what_was_taken_back_too_often_is_not_taken_back_again() -> None:
+    outages = Outages()
+    for n in range(1, 10):
+        end(outages, [n], GONE, excuses=n % 2 and MERCY)
+    last = end(outages, [10], GONE)
+    assert outages.is_down(TOWER)
+    assert {change.id: change.excuses for change in last} == {2: 1, 4: 1, 6: 1, 8: 1, 10: 1}
+
+
+def test_a_probe_is_not_the_item_that_has_just_hung() -> None:
+    outages = down(HUNG)
+    hung = end(outages, [50], HUNG)[0]
+    assert hung.due_at - NOW >= timedelta(seconds=2 * TOWER.probe)
+    first = Outages()
+    for n in range(1, 11):
+        taken = end(first, [n], HUNG)
+    assert {change.due_at - NOW for change in taken} == {timedelta(minutes=20)}, "a round of all the others"
+
+
+@pytest.mark.parametrize(
+    "answer", [Skip("off"), GiveUp("404"), Snooze(5), Cancel("closed"), Throttled(60), NotFound(), OWN]
+)
+def test_whatever_is_not_its_failure_is_an_answer(answer: Outcome) -> None:
+    outages = Outages()
+    for n in range(1, 10):
+        end(outages, [n], GONE)
+    end(outages, [10], answer)
+    end(outages, [11], GONE)
+    assert not outages.is_down(TOWER), "only newer failures count"
+    for why in (GONE, KEY, HUNG):
+        outages = down(why)
+        end(outages, [50], answer)
+        assert not outages.is_down(TOWER)
+
+
+@pytest.mark.parametrize(
+    "nothing", [Released(), Crashed("signal 9"), Failed("no process", ("duly.NoProcess",)), Expired()]
+)
+def test_what_says_nothing_of_it_neither_takes_it_down_nor_brings_it_back(nothing: Outcome) -> None:
+    outages = Outages()
+    for n in range(1, 100):
+        end(outages, [n], nothing)
+    assert not outages.is_down(TOWER)
+    outages = down()
+    end(outages, [50], nothing)
+    assert outages.is_down(TOWER)
+
+
+def test_old_failures_fade() -> None:
+    outages = Outages()
+    for n in range(1, 10):
+        end(outages, [n], GONE)
+    end(outages, [10], GONE, after(3_600))
+    assert not outages.is_down(TOWER)
+    hourly = Outages()
+    for n in range(1, 11):
+        end(hourly, [n], GONE, after(3_600 * n))
+    assert hourly.is_down(TOWER)
+
+
+def test_an_item_that_is_given_back_shows_why() -> None:
+    outages = Outages()
+    for n in range(1, 11):
+        taken = end(outages, [n], GONE)
+    assert {change.cause for change in taken} == {"tower is down: Unreachable: no route"}
+    assert end(outages, [50], GONE)[0].cause == "tower is down: Unreachable: no route"
 
 
 def test_what_is_remembered_of_items_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,12 +295,14 @@ def test_what_is_remembered_of_items_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert set(excused) == {50, 53, 54}
     assert {each.item.args for each in excused.values() if each.item is not None} == {b""}, "arguments may be large"
     outages = Outages()
+    end(outages, [1], Done())
     for n in range(1, 1_000):
         end(outages, [n], GONE, failures=1)
-        outages._sources["tower"].is_well = True
     streak = outages._sources["tower"].streak
     assert streak is not None
-    assert (streak._size, len(streak._calls), len(streak._blamed), len(streak._new)) == (200, 200, 200, 0)
+    assert (len(streak.evidence), len(streak._blamed)) == (200, 200)
+    end(outages, [1_000], GONE, after(90_000))
+    assert (len(streak.evidence), len(streak._blamed)) == (1, 1), "nothing is kept for longer than a day"
 
 
 def test_a_process_that_has_not_seen_it_answer_cannot_know_who_failed_alone() -> None:

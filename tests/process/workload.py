@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import threading
 import time
 from pathlib import Path
 
-from duly import Attempt, Backoff, Duly, Limit, Source
+from duly import NEVER, Attempt, Backoff, Duly, Limit, Source
 
 app = Duly()
 
@@ -84,6 +85,18 @@ def poison_apart(n: int, attempt: Attempt) -> None:
 def hang(n: int) -> None:
     while True:
         pass
+
+
+@app.task(deadline=0.3, retry=NEVER)
+def hang_here(n: int) -> None:
+    note("hung", f"{n} {os.getpid()}")
+    threading.Event().wait()
+
+
+@app.task(deadline=0.3, retry=NEVER)
+async def block(n: int) -> None:
+    note("hung", f"{n} {os.getpid()}")
+    threading.Event().wait()
 
 
 @app.task(cpu=True)

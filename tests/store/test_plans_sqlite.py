@@ -40,7 +40,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
         ("id", "was", "fence", "state", "outcome", "lane", "due_at", "attempt", "failures", "crashes", "losses")
     )
     | dict.fromkeys(("finished_at", "result", "error", "error_class", "expired_at", "rank", "error_group"))
-    | dict.fromkeys(("status", "changed_at", "was_due_at", "was_rank")),
+    | dict.fromkeys(("status", "changed_at", "was_due_at", "was_rank", "excuses", "cause")),
     "progress": {"id": 1, "fence": 7, "progress": "1"},
     "under": {"fences": "[1,2]"},
     "fetch": {"ids": "[1,2]"},

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 
 import duly.testing
-from duly import Backoff, Duly, GiveUp, InputError, Source, Throttled
+from duly import Backoff, Duly, GiveUp, InputError, Skip, Snooze, Source, Throttled
 from duly.apps.catalog import CatalogTuning, catalog_on
 from duly.apps.catalog.supplier import Found, Offer
+from duly.core.policy.outage import MERCY
 from duly.virtual.story import busiest_minute
 from duly.virtual.world import World
 from tests.virtual.watching import DAY, START, Ear, Week, watch, week
@@ -29,11 +31,13 @@ class Tower:
         self.app = Duly("sqlite:///unused.db")
         self.is_up = True
         self.calls: list[datetime] = []
+        self.tried: list[int] = []
         self.answer: Callable[[int], object] = lambda n: n
 
         @self.app.task(source=source, retry=Backoff(base=30, tries=3))
         def ring(n: int) -> object:
             self.calls.append(self.app.clock.now())
+            self.tried.append(n)
             if not self.is_up:
                 raise ConnectionError(f"no route for {n}")
             return self.answer(n)
@@ -322,3 +326,110 @@ def check_week(found: Week, capacity: timedelta) -> None:
 def test_a_supplier_that_is_down_for_a_day_deactivates_no_product() -> None:
     """The capacity is 120 products an hour, of which the slots need 10: what a day holds is made up in three hours."""
     check_week(week(240, CatalogTuning(batch_size=2, calls_per_minute=1)), timedelta(hours=3))
+
+
+# -- items that hang, and items that are bad
+
+
+def _deadline(n: int) -> None:
+    raise DeadlineExceeded(f"{n} is still running after 30 s")
+
+
+class DeadlineExceeded(TimeoutError):
+    """What the watchdog makes of a handler past its deadline."""
+
+
+DeadlineExceeded.__module__ = "duly"
+
+
+def states_of(world: World) -> Counter[str]:
+    return Counter(item.state for item in world.items(most=1_000))
+
+
+def worst(tower: Tower) -> int:
+    """The most tries of one item."""
+    return max(Counter(tower.tried).values())
+
+
+def test_items_that_hang_reach_review_though_nothing_else_answers() -> None:
+    tower = Tower()
+    tower.answer = _deadline
+    with duly.testing.virtual(tower.app) as world:
+        tower.put(20)
+        world.run()
+        assert world.outages.is_down(TOWER), "others fail alike"
+        world.advance(days=3)
+        assert states_of(world) == {"failed": 20}
+        assert worst(tower) <= MERCY + 3
+
+
+def test_mercy_has_an_end_also_if_each_try_is_in_another_worker() -> None:
+    """As if each worker had to replace itself after its first try."""
+    tower = Tower()
+    tower.answer = _deadline
+    with duly.testing.virtual(tower.app) as world:
+        tower.put(20)
+        world.run()
+        watch(tower.app, world, Ear()).tick(world.clock.now())
+        for _ in range(200):
+            world.clock.set(world.clock.now() + timedelta(minutes=20))
+            fresh = World(tower.app, world.clock, world._runner)
+            watch(tower.app, fresh, Ear(), "w2").learn()
+            fresh.run()
+        assert states_of(world) == {"failed": 20}
+        assert worst(tower) <= MERCY + 3
+
+
+def test_one_item_that_hangs_takes_no_source_down_and_is_no_probe_again() -> None:
+    tower = Tower()
+    tower.answer = lambda n: _deadline(n) if n == 0 else n
+    with duly.testing.virtual(tower.app) as world:
+        tower.put(100)
+        world.run()
+        assert not world.outages.is_down(TOWER)
+        world.advance(hours=1)
+        assert states_of(world) == {"failed": 1, "done": 99}
+        assert worst(tower) == 3
+
+
+def test_the_next_probe_is_another_item_than_the_one_that_hung() -> None:
+    tower = Tower()
+    tower.answer = lambda n: _deadline(n) if n == 0 else _raise(ConnectionError("no route"))
+    with duly.testing.virtual(tower.app) as world:
+        tower.ring.options(rank=0).put(n=0)
+        tower.ring.options(rank=5).put_many({"n": n} for n in range(1, 12))
+        world.advance(minutes=90)
+        assert world.outages.is_down(TOWER)
+        assert 0 in tower.tried
+        assert all(one != two for one, two in pairwise(tower.tried) if one == 0)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no route"), ValueError("no such size"), DeadlineExceeded("30 s")])
+def test_bad_items_reach_review_though_their_source_is_found_down_again_and_again(error: Exception) -> None:
+    tower = Tower()
+    tower.answer = lambda n: _raise(error) if n else n
+    with duly.testing.virtual(tower.app) as world:
+        tower.ring.put_many({"n": n} for n in range(1, 9))
+        for _ in range(40):  # of which each shows that it answers
+            tower.ring.put(n=0)
+            world.advance(minutes=20)
+        assert states_of(world) == {"failed": 8, "done": 40}
+        del tower.tried[:]
+        tower.ring.put(n=0)
+        world.run()
+        assert tower.tried == [0]
+
+
+@pytest.mark.parametrize("answer", [Skip("off"), GiveUp("404"), Snooze(3_600)], ids=["skip", "give up", "snooze"])
+def test_a_source_that_answers_is_back_however_the_tries_end(answer: Exception) -> None:
+    tower = Tower()
+    tower.answer = lambda n: _raise(answer)
+    with duly.testing.virtual(tower.app) as world:
+        tower.is_up = False
+        tower.put(20)
+        world.run()
+        assert world.outages.is_down(TOWER)
+        tower.is_up = True
+        world.advance(minutes=2)
+        assert not world.outages.is_down(TOWER)
+        assert len(tower.calls) >= 20 + 5, "all that waited went on"

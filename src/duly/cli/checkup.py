@@ -11,7 +11,7 @@ import platform
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -114,6 +114,7 @@ def examine_service(client: Client) -> Iterator[Finding]:
         for each in workers:
             if each.hindrance is not None:
                 yield bad("workers", f"{each.name} claims nothing: {each.hindrance}", "upgrade its host and restart it")
+        yield from _ailing(workers)
         for alert in client.alerts():
             yield warn(
                 alert.name, f"{alert.message}, since {alert.since:%Y-%m-%d %H:%M:%S %z}", "`duly queues` shows where"
@@ -282,8 +283,27 @@ def _clock(store: Store) -> Finding:
 # -- the work
 
 
+def _ailing(workers: Sequence[WorkerLife]) -> Iterator[Finding]:
+    """The workers that report that something is wrong with them, or have handlers that run on."""
+    for worker in workers:
+        if worker.ailing is not None:
+            advice = (
+                "if it is still there in a minute, it runs inside another program, which only a restart mends; "
+                "give the calls of its handlers a time-out that is shorter than their deadline"
+            )
+            yield bad("workers", f"{worker.name}: {worker.ailing}", advice)
+        elif worker.runaways:
+            yield warn(
+                "workers",
+                f"{worker.name}: {worker.runaways} handlers run on after they were stopped",
+                "give the calls of its handlers a time-out that is shorter than their deadline",
+            )
+
+
 def _work(store: Store, settings: Settings) -> Iterator[Finding]:
     clock = DatabaseClock(store.now)
+    silence = timedelta(seconds=settings.alert_silence_seconds)
+    yield from _ailing([each for each in Read(store, clock).workers() if clock.now() - each.seen_at <= silence])
     yield from _leases(store, clock.now(), timedelta(seconds=settings.lease_seconds))
     depths = Read(store, clock).depths()
     yield from _queues(depths, clock.now())

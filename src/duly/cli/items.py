@@ -100,7 +100,9 @@ def retask(session: Session, old: str, new: str, skip: bool) -> None:
 
 
 def _note(row: Row) -> str:
-    """The last column of an item: its error, an unusual outcome, or its key."""
+    """The last column of an item: why it was given back, its error, an unusual outcome, or its key."""
+    if row.state == "waiting" and row.cause:
+        return row.cause
     if row.state in ("failed", "waiting") and row.failures + row.crashes + row.losses:
         return row.last_error or ""
     if row.state in ("done", "cancelled") and row.outcome not in ("done", "cancelled"):
@@ -169,6 +171,7 @@ def _print_story(session: Session, story: Story) -> None:
         ("planned", session.full(item.planned_at) if item.planned_at != item.due_at else None),
         ("queue", queue),
         ("tries", tries),
+        ("given back", item.cause if item.state == "waiting" else None),
         ("key", item.key),
         ("execution key", item.execution_key),
         ("arguments", json(item.args)),

@@ -6,6 +6,7 @@ import faulthandler
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -59,8 +60,24 @@ def worker(spec: str, tasks: str | None) -> None:
         one = app.worker(names)
         if _is_port_said(app):
             stack.enter_context(probing(app, one))
-        one.run()
+        trouble = one.run(is_replaced=True)
+    if trouble is not None:
+        replace_process(trouble)
     _leave()
+
+
+def replace_process(trouble: str) -> None:
+    """Start this program anew in this process, which ends all its threads. It keeps its id, for those that watch it."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # one that comes now ends the process, instead of being forgotten
+        signal.signal(number, signal.SIG_DFL)
+    command = [sys.executable, *sys.orig_argv[1:]]
+    log.warning("starting anew: %s", trouble, extra={"command": command[1:]})
+    logging.shutdown()
+    try:
+        os.execv(sys.executable, command)  # noqa: S606 - our own command line
+    except OSError as error:
+        log.error("cannot start anew (%s); ending, so that whatever started this process starts it again", error)
+        os._exit(os.EX_TEMPFAIL)
 
 
 def _leave() -> None:
@@ -94,8 +111,10 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
         one = app.worker()
         with serving(app, one.ailing):
             with ending(one, seconds):
-                one.run()
+                trouble = one.run(is_replaced=seconds is None)  # otherwise the time would begin anew
             Signals(1)  # a second signal ends the process while the service finishes its requests
+    if trouble is not None:
+        replace_process(trouble)
 
 
 @click.command(short_help="Serve the HTTP API, without a worker.")

@@ -97,15 +97,22 @@ def status_of(state: State, outcome: str | None) -> Status:
     return _LABELLED.get(outcome, "DONE") if state == "done" else _STATUSES[state]
 
 
-def excuse(item: Item, blamed: Change, due_at: datetime, *, is_written: bool) -> Change:
+def excuse(
+    item: Item, blamed: Change, due_at: datetime, *, is_written: bool, excuses: int = 0, cause: str = ""
+) -> Change:
     """The change that takes a failure back: the item waits until `due_at`, as it was before its try.
+
+    `excuses` more failures of it are not counted, and `cause` says why; without one, it stays as it is in `blamed`.
 
     `item` is as it was in that try, or in an earlier one, if the failures since are taken back too. If the failure is
     written, the item has come into another state by it.
     """
     was, was_status = (blamed.state, blamed.status) if is_written else (blamed.was, blamed.was_status)
     # Crashes and losses still count. An item that started before it expired keeps that, however late it is now.
-    change = _wait(replace(item, fence=blamed.fence, crashes=blamed.crashes, losses=blamed.losses), due_at, "throttled")
+    kept = replace(
+        item, fence=blamed.fence, crashes=blamed.crashes, losses=blamed.losses, excuses=blamed.excuses + excuses
+    )
+    change = _wait(kept, due_at, "throttled", cause or blamed.cause)
     started = 0 if item.expires_at is None else 1
     change = replace(change, was=was, rank=item.rank, attempt=max(change.attempt, started))
     if is_written:
@@ -128,11 +135,13 @@ def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change
         case "running", NotFound():
             return _finish(item, now, "not_found", error=outcome.reason)
         case "running", Throttled():
-            return _wait(item, now + timedelta(seconds=outcome.delay), "throttled")
+            asked = f"asked to come back after {outcome.delay:g} s"
+            return _wait(item, now + timedelta(seconds=outcome.delay), "throttled", asked)
         case "running", Snooze():
-            return _wait(item, now + timedelta(seconds=outcome.delay), "snoozed")
+            asked = f"snoozed for {outcome.delay:g} s"
+            return _wait(item, now + timedelta(seconds=outcome.delay), "snoozed", asked)
         case "running", Released():
-            return _wait(item, item.due_at, "released")
+            return _wait(item, item.due_at, "released", outcome.reason or None)
         case "running", Fingerprint():
             return _compare(item, outcome, now)
         case "running", Expired():
@@ -168,6 +177,7 @@ def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change
                 failures=0,
                 crashes=0,
                 losses=0,
+                excuses=0,
                 # Each failure under windows had raised its rank by one, which is taken back with the failures.
                 rank=item.rank - item.failures_in_a_row if item.lane == "retry" and rules.retry.has_windows else None,
             )
@@ -257,12 +267,15 @@ def _change(
     return Change(
         id=item.id, task=item.task, was=was, fence=item.fence, state=state, outcome=label, lane=item.lane,
         due_at=item.due_at, attempt=item.attempt, failures=item.failures, crashes=item.crashes, losses=item.losses,
-        finished_at=finished_at, result=result, error=error,
+        finished_at=finished_at, result=result, error=error, excuses=item.excuses,
     )  # fmt: skip
 
 
-def _wait(item: Item, due_at: datetime, label: str) -> Change:
-    return replace(_still(item, label), state="waiting", due_at=due_at, attempt=max(item.attempt - 1, 0))
+def _wait(item: Item, due_at: datetime, label: str, cause: str | None) -> Change:
+    attempt = max(item.attempt - 1, 0)
+    return replace(
+        _still(item, label), state="waiting", due_at=due_at, attempt=attempt, cause=cause and cut(cause, 500)
+    )
 
 
 def _keep(item: Item, label: str, now: datetime, error: str, error_class: str | None) -> Change:

@@ -83,6 +83,7 @@ class Item(ItemFields, frozen=True, gc=False):
     owner: str | None = None  # the user it belongs to; None: it was put by code
     job_id: int | None = None  # the job that it is a row of
     status: Status | None = None  # in a job: how the row stands, in the words of its lists
+    excuses: int = 0  # failures that were not counted because its source was down, since it was put or retried
 
     @property
     def line(self) -> Line:
@@ -457,7 +458,9 @@ class Discarded(Struct, frozen=True, gc=False):
 
 
 class Released(Struct, frozen=True, gc=False):
-    """A worker that shuts down, or could not keep its lease, gives the attempt back."""
+    """The attempt is given back, for a reason that is not the item's: its worker shuts down, or has no slot for it."""
+
+    reason: str = ""
 
 
 class Revived(Struct, frozen=True, gc=False):
@@ -523,6 +526,8 @@ class Change(Struct, frozen=True, gc=False):
     was_due_at: datetime | None = None
     was_rank: int | None = None
     rank: int | None = None  # None: the rank stays as it was
+    excuses: int = 0
+    cause: str | None = None  # why the try was given back without being counted; None: it was not
     member: Member | None = None  # what changes on the schedule that made the item
     then: tuple[NewItem, ...] = ()  # items that are put in the same transaction
     # Of a row of a job: how it stood and stands now, since when.

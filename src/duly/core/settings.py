@@ -61,6 +61,12 @@ class Settings(Section):
     drain_seconds: float = setting(
         30.0, "How long a stopping worker waits for running handlers before it gives their attempts back.", least=0
     )
+    runaways_most: int = setting(
+        10,
+        "How many handlers of a worker may run on after they were stopped: threads, and coroutines that ignore their "
+        "cancellation. With that many, `duly worker` and `duly up` replace themselves. 0: any number.",
+        least=0,
+    )
     crash_limit: int = setting(
         3, "After how many crashes an item goes to review, for tasks that set no limit.", least=1
     )

@@ -49,6 +49,8 @@ class Row(ItemFields, frozen=True):
     error_group: str | None = None  # the group of failures that it is in
     schedule_id: int | None = None  # the schedule that made it
     job_id: int | None = None  # the job that it is a row of
+    excuses: int = 0
+    cause: str | None = None  # why its last try was given back without being counted, such as a source that is down
 
 
 class Event(Struct, frozen=True):
@@ -174,6 +176,8 @@ class WorkerLife(Struct, frozen=True):
     seen_at: datetime
     migration: int | None = None  # the newest one that it knows; None: it is older than migration 13
     hindrance: str | None = None  # why it claims nothing
+    runaways: int = 0  # handlers that run on in it although they were stopped
+    ailing: str | None = None  # what is wrong with it, in a few words
 
 
 class ItemStory(Row, frozen=True, kw_only=True):

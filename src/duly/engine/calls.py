@@ -190,7 +190,7 @@ def failure(error: Exception) -> Outcome:
     if isinstance(error, Verdict):
         return error
     if isinstance(error, StoreBusy):  # all connections of this process were in use, which is not the item's failure
-        return Released()
+        return Released("no connection to the database was free")
     frames = "".join(traceback.format_exception(error, limit=-8))
     return Failed(cut(f"{class_name(type(error))}: {_words(error)}\n\n{frames}".strip()), class_names(error))
 

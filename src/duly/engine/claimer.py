@@ -323,7 +323,7 @@ class Claimer:
         # time is retried, however late.
         is_stopped = self._stopped
         if gone := [item for item in items if is_stopped or _is_too_late(item, now)]:
-            outcome = Released() if is_stopped else Expired()
+            outcome = Released("its worker stopped") if is_stopped else Expired()
             ids = {item.id for item in gone}
             items = [item for item in items if item.id not in ids]
             closed = {item.fence for item in gone} - {item.fence for item in items}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Coroutine, Generator
@@ -15,10 +14,9 @@ from duly.engine.calls import Caller, breakdown
 from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
 from duly.engine.work import Tasks, Work
 
-log = logging.getLogger("duly.engine")
-
 LAST_WORDS = 1.0  # seconds for coroutines to clean up when the worker ends
-ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
+ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers, if the machine is not busy
+BLOCKED = 5.0  # seconds after which one that has not answered is reported as blocked
 
 
 class AsyncPool(HandlerPool):
@@ -37,6 +35,7 @@ class AsyncPool(HandlerPool):
         self._deaf: set[asyncio.Task[None]] = set()  # slots whose handlers continue although they were cancelled
         self._closed = False
         self._answered: threading.Event | None = None  # the open question to a loop that did not answer in time
+        self._asked_at = 0.0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
 
@@ -61,22 +60,23 @@ class AsyncPool(HandlerPool):
     def abandon(self, work: Work) -> list[Work]:
         """A handler is past its deadline. If it blocks the loop itself, release the works that wait behind it."""
         if not self.is_blocked():
-            answered = threading.Event()
+            answered, asked_at = threading.Event(), time.monotonic()
             self._loop.call_soon_threadsafe(answered.set)
             if answered.wait(ANSWERS):
                 return []
-            self._answered = answered
+            self._answered, self._asked_at = answered, asked_at
         waiting = self.unstarted()
         for each in waiting:
             self._over(each)
         return waiting
 
-    def ailing(self) -> str | None:
-        if self.is_blocked():
-            return "an async handler blocks the event loop past its deadline"
-        if self._deaf:
-            return f"async handlers that ignore their cancellation: {len(self._deaf)}"
-        return None
+    def take_stale(self) -> list[Work]:
+        """Also looks whether the loop is blocked for long, or turns again: it is called now and then."""
+        if not self.is_blocked():
+            self._runaways.unblock(self)
+        elif time.monotonic() - self._asked_at > BLOCKED:
+            self._runaways.block(self)
+        return super().take_stale()
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -142,6 +142,7 @@ class AsyncPool(HandlerPool):
                 verdicts = [breakdown(error)] * len(work.items)
             while me.cancelling():  # also if the handler swallowed it, so that the next work is not cancelled
                 me.uncancel()
+            self._runaways.remove(work)
             if self._current.pop(me, None) is None:  # it took so long that its slot was replaced
                 self._in_flight.ended(work)
                 return
@@ -161,10 +162,13 @@ class AsyncPool(HandlerPool):
                 self._loop.call_later(GRACE, self._replace, slot, work)
 
     def _replace(self, slot: asyncio.Task[None], work: Work) -> None:
-        """Give the slot of a cancelled handler to another work, even if the handler does not end."""
+        """Give the slot of a cancelled handler to another work, unless too many run on already."""
         if self._current.get(slot) is not work:
             return
-        log.warning("%s %s ignores its cancellation and runs on", work.task.label, work.items[0].id)
+        is_replaced = self._runaways.has_room()
+        self._runaways.add(work)
+        if not is_replaced:
+            return
         del self._current[slot]
         self._slots.remove(slot)
         self._deaf.add(slot)

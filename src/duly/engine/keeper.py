@@ -105,7 +105,7 @@ class Watchdog:
 
     def tick(self, now: datetime) -> datetime:
         for work in self.stale():
-            self._give_back(work)
+            self._give_back(work, waited(work))
         self._end_overdue()
         held = self.in_flight.held()
         # Stop handlers early enough for them to end before another worker may start the same items.
@@ -120,11 +120,11 @@ class Watchdog:
         # lease, so that other workers do not treat an unwritten result as a crash.
         for work in self.in_flight.works():
             if work.can_stop and ending.intersection(item.fence for item in work.items):
-                self._give_back(work)
+                self._give_back(work, "its lease could not be extended in time")
         return self._next(now)
 
-    def _give_back(self, work: Work) -> None:
-        self.finish(work, [Released()] * len(work.items), stop=True)
+    def _give_back(self, work: Work, reason: str) -> None:
+        self.finish(work, [Released(reason)] * len(work.items), stop=True)
 
     def _end_overdue(self) -> None:
         for work in self.in_flight.works():
@@ -133,10 +133,17 @@ class Watchdog:
                 verdicts: Verdicts = [Failed(error, ("duly.DeadlineExceeded", "TimeoutError"))] * len(work.items)
                 if self.finish(work, verdicts, stop=True):
                     for blocked in self.hung(work):
-                        self._give_back(blocked)
+                        self._give_back(blocked, "a handler blocked the event loop of its worker")
 
     def _next(self, now: datetime) -> datetime:
         if not self.in_flight.held() and not len(self.in_flight):
             return now + IDLE
         nearest = min((work.deadline for work in self.in_flight.works()), default=float("inf")) - time.monotonic()
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))
+
+
+def waited(work: Work) -> str:
+    """Why a work that waited too long is given back."""
+    if work.task.pace is not None:
+        return f"the pace of {work.task.pace.name} had no room for it"
+    return "no slot of its worker was free for it"

@@ -1,4 +1,4 @@
-"""One source, as this process knows it: its failures since the last success, and the outage that they show.
+"""One source, as this process knows it: its failures since the last answer, and the outage that they show.
 
 `Streak` collects failures until they show that the source is down. `Outage` knows why it is down, which items were
 excused, and how long each has to wait.
@@ -6,7 +6,6 @@ excused, and how long each has to wait.
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -16,10 +15,9 @@ from msgspec.structs import replace
 from duly.core.decide import excuse
 from duly.core.model import Change, Failed, Item, Outcome
 from duly.core.policy import outage as policy
-from duly.core.policy.outage import Failure, Source
+from duly.core.policy.evidence import FADED, Evidence, Failure
+from duly.core.policy.outage import Source
 
-# How many failures since the last success are remembered, for each try that a source needs to be down.
-REMEMBERED = 20
 # How many items that were excused are remembered, for each source that is down.
 EXCUSED = 2_000
 
@@ -27,62 +25,56 @@ EXCUSED = 2_000
 class BlamedItem(NamedTuple):
     """An item whose failures may be the source's, and what its last failure makes of it."""
 
-    item: Item  # as it was in its first try that failed for this cause since the last success
+    item: Item  # as it was in its first try that failed for this cause since the last answer
     change: Change
     cause: str
-    first: Item  # as it was in its first failed try since the last success
+    first: Item  # as it was in its first failed try since the last answer
+    at: datetime
 
 
 class Streak:
-    """The failures of one source since its last success."""
+    """The failures of one source since its last answer."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, doubt: int = 1) -> None:
         self.source = source
-        self._calls: deque[list[Failure]] = deque()
-        self._number = 0  # of the last call
-        self._size = 0  # how many failures are remembered
-        self._largest = 0  # how many of them there were in one call
-        self._new: Counter[int] = Counter()  # how many of each subject that is not known for failures of its own
+        self.evidence = Evidence(source, doubt)
         self._blamed: dict[int, BlamedItem] = {}
 
     def add(
-        self, failed: Sequence[tuple[Item, Failed, Change]], doubt: int = 1, *, is_young: bool = False
+        self, failed: Sequence[tuple[Item, Failed, Change]], now: datetime, *, is_young: bool = False
     ) -> str | None:
         """Take note of the failures of one call; returns the cause for which nearly everything fails, if there is.
 
         If this process is so young that it has not seen the source answer, it cannot know whether it was well when an
         item failed before.
         """
-        self._number += 1
         call = []
         for item, verdict, change in failed:
             subject = item.id if item.schedule_id is None else -item.schedule_id
             cause = policy.cause_of(verdict)
-            is_new = is_young or not item.failures_in_a_row or subject in self._new
-            call.append(Failure(subject, self._number, cause, is_new=is_new, is_last=change.state == "failed"))
-            self._new.update([subject] if is_new else [])
+            is_new = is_young or not item.failures_in_a_row or subject in self.evidence
+            call.append(Failure(subject, cause, is_new=is_new, is_last=change.state == "failed"))
             before, bare = self._blamed.pop(item.id, None), without_args(item)
             since = bare if before is None or before.cause != cause else before.item
-            self._blamed[item.id] = BlamedItem(since, change, cause, bare if before is None else before.first)
-        self._calls.append(call)
-        self._size += len(call)
-        self._largest = max(self._largest, len(call))
-        self._forget(doubt)
-        return policy.common_cause(self.source, [failure for each in self._calls for failure in each], doubt)
+            self._blamed[item.id] = BlamedItem(since, change, cause, bare if before is None else before.first, now)
+        self.evidence.add(now, call)
+        self._forget(now)
+        return self.evidence.cause()
 
-    def _forget(self, doubt: int) -> None:
-        """Forget the oldest calls, but keep enough of them for any finding."""
-        most = max(self.source.tries * max(REMEMBERED, (policy.MANIFOLD + 1) * doubt), policy.SEVERAL * self._largest)
-        while self._size > most:
-            gone = self._calls.popleft()
-            self._size -= len(gone)
-            self._new -= Counter(failure.subject for failure in gone if failure.is_new)
-        while len(self._blamed) > most:
-            del self._blamed[next(iter(self._blamed))]
+    def _forget(self, now: datetime) -> None:
+        while self._blamed:
+            oldest, each = next(iter(self._blamed.items()))
+            if len(self._blamed) <= self.evidence.most and each.at > now - FADED:
+                break
+            del self._blamed[oldest]
 
     def blamed_for(self, outage: str) -> list[BlamedItem]:
-        """The items whose failures this outage explains."""
-        found = [each for each in self._blamed.values() if policy.explains(outage, each.cause)]
+        """The items whose failures this outage explains, unless they were excused too often."""
+        found = [
+            each
+            for each in self._blamed.values()
+            if policy.explains(outage, each.cause) and each.change.excuses < policy.MERCY
+        ]
         return [each._replace(item=each.first) for each in found] if outage == policy.MIXED else found
 
 
@@ -100,6 +92,8 @@ class Correction(NamedTuple):
     item: Item
     change: Change  # what is, or is about to be, written of it
     seconds: float
+    excuses: int = 0  # how many more of its failures are not counted by this
+    cause: str = ""  # why
 
 
 class Outage:
@@ -119,20 +113,30 @@ class Outage:
             return change
         times = self._excused.get(item.id, ExcusedItem()).times
         before = self.innocent.pop(item.id, item)
-        is_excused = source.is_blamed(verdict) and policy.explains(self.cause, policy.cause_of(verdict))
-        if not is_excused or (self.cause != policy.AWAY and times >= policy.MERCY):
+        cause = policy.cause_of(verdict)
+        is_bounded = policy.is_bounded(self.cause, cause)
+        is_excused = policy.meaning(source, verdict) == "failure" and policy.explains(self.cause, cause)
+        if not is_excused or (is_bounded and item.excuses >= policy.MERCY):
             if times:  # nothing from before is taken back any more
                 self._note(ExcusedItem(times), item.id)
             return change
-        seconds = policy.pause(source, times, len(self._excused.keys() | {item.id}))
-        given = excuse(before, change, now + timedelta(seconds=seconds), is_written=False)
+        seconds = policy.pause(source, times, len(self._excused.keys() | {item.id}), cause)
+        given = excuse(
+            before, change, now + timedelta(seconds=seconds),
+            is_written=False, excuses=int(is_bounded), cause=reason(source, change),
+        )  # fmt: skip
         self._note(ExcusedItem(times + 1, without_args(before), given), item.id)
         return given
 
-    def take_back(self, blamed: Sequence[BlamedItem]) -> None:
+    def take_back(self, source: Source, blamed: Sequence[BlamedItem]) -> list[Correction]:
+        """The corrections that take these failures back."""
+        corrections = []
         for each in blamed:
             self.innocent[each.item.id] = each.item
             self._note(ExcusedItem(1), each.item.id)
+            seconds = policy.pause(source, 0, len(blamed), each.cause)
+            corrections.append(Correction(each.item, each.change, seconds, 1, reason(source, each.change)))
+        return corrections
 
     def _note(self, excused: ExcusedItem, item_id: int) -> None:
         self._excused.pop(item_id, None)
@@ -147,6 +151,16 @@ class Outage:
             for each in self._excused.values()
             if each.item is not None and each.change is not None
         ]
+
+
+def reason(source: Source, change: Change) -> str:
+    """Why an item waits whose failure is not counted."""
+    return f"{source.name} is down: {line_of(change.error or '')}"
+
+
+def line_of(error: str) -> str:
+    """The first line of an error, as messages show it."""
+    return error.partition("\n")[0][:200]
 
 
 def without_args(item: Item) -> Item:

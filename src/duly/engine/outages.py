@@ -7,9 +7,9 @@ watch deletes it. Probes are counted by a meter, which all workers share.
 Failures from before the outage was noticed are taken back, as far as this process remembers them. While the source is
 down, only failures that its cause explains are given back. All others count against their items.
 
-A worker that cannot reach the source must not hold back a fleet that can. So a worker that has just had a success
-ignores the row until it has seen a failure itself. If it has another success, it writes that the source is back. The
-worker that it contradicts needs twice as many failures the next time, until it has had a success too.
+A worker that cannot reach the source must not hold back a fleet that can. So a worker that has just had an answer
+ignores the row until it has seen a failure itself. If it has another answer, it writes that the source is back. The
+worker that it contradicts needs twice as many failures the next time, until it has had an answer too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from duly.core.decide import excuse
-from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotFound, Outcome
-from duly.core.policy.outage import AWAY, MIXED, Source, cause_of
+from duly.core.model import Change, Failed, Item, Meter, Outcome
+from duly.core.policy.outage import MIXED, Source, cause_of, is_answer, meaning
 from duly.core.shown import NewAlert
-from duly.engine.outage import Correction, Outage, Streak
+from duly.engine.outage import Correction, Outage, Streak, line_of
 from duly.engine.work import Tasks, Wake, nothing
 
 log = logging.getLogger("duly.engine")
@@ -50,11 +50,10 @@ class KnownSource:
     """What this process knows of one source."""
 
     name: str
-    streak: Streak | None = None  # its failures since the last success
+    streak: Streak | None = None  # its failures since the last answer
     outage: Outage | None = None  # while it is down
-    success_at: datetime | None = None  # of the last success here
+    answered_at: datetime | None = None  # the last time that it answered here
     probe: timedelta = timedelta()  # the time between two probes
-    is_well: bool = False  # it was seen to answer here: a success, or a failure of an item's own
     back_at: datetime | None = None  # when it was back after it had been down
     doubt: int = 1  # how many times as many failures it takes
     notice: NewAlert | None = None  # what the watch has not written yet
@@ -104,25 +103,27 @@ class Outages:
         """The changes that the ends of one call make. While the source is down, failed items are released."""
         with self._lock:
             known = self._known(source.name)
-            failed = [(item, verdict, change) for item, verdict, change in ends if isinstance(verdict, Failed)]
-            if any(isinstance(verdict, Done | Fingerprint | NotFound) for _, verdict, _ in ends):
-                self._succeeded(source, known, now)
+            meanings = [meaning(source, verdict) for _, verdict, _ in ends]
+            if "answer" in meanings:
+                self._answered(source, known, now)
                 return [change for _, _, change in ends]
+            failed = [
+                (item, verdict, change)
+                for (item, verdict, change), says in zip(ends, meanings, strict=True)
+                if says == "failure" and isinstance(verdict, Failed)
+            ]
             outage = known.outage
-            if outage is not None and outage.cause == AWAY and any(cause_of(each[1]) != AWAY for each in failed):
-                self._is_back(known, now)  # any answer shows that it answers
+            if outage is not None and any(is_answer(outage.cause, cause_of(verdict)) for _, verdict, _ in failed):
+                self._is_back(known, now)
                 outage = None
             if outage is not None:
                 if failed:
                     self._log_probe(known, outage, failed[0][1].error, now)
                 return [outage.judge(source, *end, now) for end in ends]
-            blaming = [each for each in failed if source.is_blamed(each[1])]
-            if len(blaming) < len(failed):
-                known.is_well = True
-            if blaming:
-                known.streak = known.streak or Streak(source)
-                if (cause := known.streak.add(blaming, known.doubt, is_young=not known.is_well)) is not None:
-                    self._is_down(source, known, cause, blaming[-1][1].error)
+            if failed:
+                known.streak = known.streak or Streak(source, known.doubt)
+                if (cause := known.streak.add(failed, now, is_young=known.answered_at is None)) is not None:
+                    self._is_down(source, known, cause, failed[-1][1].error)
             return [change for _, _, change in ends]
 
     def _log_probe(self, known: KnownSource, outage: Outage, error: str, now: datetime) -> None:
@@ -130,12 +131,12 @@ class Outages:
             self._wake_watch()  # a probe failed too, so it is more than a hiccup
         if outage.logged_at is None or now >= outage.logged_at + LOG_EVERY:
             outage.logged_at = now
-            log.info("%s is still down: %s", known.name, _line(error), extra={"source": known.name})
+            log.info("%s is still down: %s", known.name, line_of(error), extra={"source": known.name})
 
-    def succeeded(self, source: Source, now: datetime) -> None:
-        """A try succeeded, whose change was written already."""
+    def answered(self, source: Source, now: datetime) -> None:
+        """A try ended with an answer, and its change was written already."""
         with self._lock:
-            self._succeeded(source, self._known(source.name), now)
+            self._answered(source, self._known(source.name), now)
 
     def take_back(self, unwritten: list[Change], now: datetime) -> None:
         """Take back the failures that the source caused: among these changes, or by changes of their own.
@@ -146,24 +147,24 @@ class Outages:
             return
         places = {(change.id, change.fence): place for place, change in enumerate(unwritten)}
         while self._corrections:
-            item, blamed, seconds = self._corrections.popleft()
+            item, blamed, seconds, excuses, cause = self._corrections.popleft()
             place, due_at = places.get((blamed.id, blamed.fence)), now + timedelta(seconds=seconds)
             if place is not None:
-                unwritten[place] = excuse(item, blamed, due_at, is_written=False)
+                unwritten[place] = excuse(item, blamed, due_at, is_written=False, excuses=excuses, cause=cause)
             elif blamed.outcome == GIVEN_BACK:
                 if blamed.due_at > now:  # otherwise it is due anyway; later changes of its schedule are not touched
                     unwritten.append(excuse(item, replace(blamed, member=None), due_at, is_written=True))
             elif blamed.state == "waiting":
-                unwritten.append(excuse(item, blamed, due_at, is_written=True))
+                unwritten.append(excuse(item, blamed, due_at, is_written=True, excuses=excuses, cause=cause))
 
-    def _succeeded(self, source: Source, known: KnownSource, now: datetime) -> None:
-        known.success_at, known.probe = now, timedelta(seconds=source.probe)
-        known.is_well, known.streak, known.doubt = True, None, 1
+    def _answered(self, source: Source, known: KnownSource, now: datetime) -> None:
+        known.answered_at, known.probe = now, timedelta(seconds=source.probe)
+        known.streak, known.doubt = None, 1
         if known.outage is not None:
             self._is_back(known, now)
 
     def _is_down(self, source: Source, known: KnownSource, cause: str, error: str) -> None:
-        words = f"errors such as {_line(error)}" if cause == MIXED else _line(error)
+        words = f"errors such as {line_of(error)}" if cause == MIXED else line_of(error)
         message = f"{source.name} is down: {words}; probed every {source.probe:g} s, failures do not count meanwhile"
         known.notice = self._notice(known, message, cause=cause)
         self._hold(known, Outage(cause, is_ours=True))
@@ -172,9 +173,7 @@ class Outages:
         """The source is down: take back the failures that this explains."""
         known.outage, streak, known.streak = outage, known.streak, None
         if streak is not None:
-            blamed = streak.blamed_for(outage.cause)
-            outage.take_back(blamed)
-            self._corrections.extend(Correction(each.item, each.change, streak.source.probe) for each in blamed)
+            self._corrections.extend(outage.take_back(streak.source, streak.blamed_for(outage.cause)))
 
     def _is_back(self, known: KnownSource, now: datetime) -> None:
         self._let_go(known)
@@ -250,16 +249,12 @@ class Outages:
     def _learn_down(self, known: KnownSource, cause: str, since: datetime | None) -> None:
         if known.outage is not None:
             return
-        if known.success_at is not None and since is not None:
-            if known.success_at >= since:
-                self._report_back(known, known.success_at)
+        if known.answered_at is not None and since is not None:
+            if known.answered_at >= since:
+                self._report_back(known, known.answered_at)
                 return
-            if known.streak is None and known.success_at + known.probe >= since:
+            if known.streak is None and known.answered_at + known.probe >= since:
                 return  # the next end of a try decides
         self._hold(known, Outage(cause, is_ours=False))
         if self._corrections:
             self._wake_settler()
-
-
-def _line(error: str) -> str:
-    return error.partition("\n")[0][:200]

@@ -13,13 +13,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from duly.core.model import Failed, Item, Line, Released
 from duly.engine.calls import Verdicts
 from duly.engine.gate import PaceGate
 from duly.engine.metering import Probe, meters_of, prefixes_of
 from duly.engine.rows import AHEAD, WorkRow, WorkRows
+from duly.engine.runaways import Runaways
 from duly.engine.work import InFlight, Tasks, Wake, Work
 
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
@@ -41,6 +42,8 @@ class PoolContext:
     # What its calls have to pass, if its tasks have a pace.
     gate: PaceGate | None = None
     probe: Probe = lambda _: ()
+    # The handlers of the whole worker that run on after they were stopped.
+    runaways: Runaways = field(default_factory=Runaways)
 
 
 class HandlerPool:
@@ -51,6 +54,7 @@ class HandlerPool:
         self._finish = context.finish
         self._wake_claimer = context.wake_claimer
         self._isolate = context.isolate
+        self._runaways = context.runaways
         self.gate = context.gate
         self._widest = size
         self.tasks: Sequence[str] = list(tasks)
@@ -174,7 +178,7 @@ class HandlerPool:
             return False
         now = time.monotonic()
         if now > work.start_by:
-            self._finish(work, [Released()] * len(work.items), None)
+            self._finish(work, [Released("it could not start in the time of its limit")] * len(work.items), None)
             return False
         work.deadline = now + work.task.deadline
         return True
@@ -231,7 +235,7 @@ class HandlerPool:
             works, surplus = works[:calls], works[calls:]
             self._in_flight.hold(surplus)
             for work in surplus:
-                self._finish(work, [Released()] * len(work.items), None)
+                self._finish(work, [Released("its limit allowed fewer calls")] * len(work.items), None)
                 self._over(work)
         if apart and self._isolate is not None:
             self._isolate(works[: len(apart)])

@@ -67,7 +67,7 @@ _calls = msgspec.msgpack.Decoder(CallRequest)
 _FIELDS: dict[type, tuple[str, ...]] = {
     Settled: (), model.Done: ("result",), Failed: ("error", "classes"),
     Fingerprint: ("value", "result", "keep", "also"),
-    model.Throttled: ("retry_after", "is_guess"), model.Snooze: ("delay",), Released: (),
+    model.Throttled: ("retry_after", "is_guess"), model.Snooze: ("delay",), Released: ("reason",),
     model.Skip: ("reason",), model.NotFound: ("reason",), model.Cancel: ("reason",), model.GiveUp: ("reason",),
 }  # fmt: skip
 _CLASSES: dict[str, Callable[..., Outcome | Settled]] = {kind.__name__: kind for kind in _FIELDS}
@@ -116,7 +116,7 @@ class ProcessSlot:
                 return [Failed(error, ("duly.NoProcess",))] * len(work.items)
             # The child took too long to start for the limit, or the work was stopped before there was a child to kill.
             if time.monotonic() > work.start_by or self._stopped is work:
-                return [Released()] * len(work.items)
+                return [Released("its process did not start in time")] * len(work.items)
             verdicts = self._ask(work)
             return verdicts or [Crashed(f"the process that ran this {self._end()}")] * len(work.items)
         finally:

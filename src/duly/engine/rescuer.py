@@ -141,7 +141,9 @@ class Rescuer:
         self._unheld = unheld
         if ours:
             items, _ = self.store.under(ours)
-            self.store.settle([decide(item, Released(), now, UNKNOWN) for item in items], ours)
+            self.store.settle(
+                [decide(item, Released("its worker did not learn of its claim"), now, UNKNOWN) for item in items], ours
+            )
             log.warning("gave back %d items of claims whose answer was lost", len(items))
 
     def _rescue_some(self, dead: Sequence[int], now: datetime) -> bool:

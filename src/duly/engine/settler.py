@@ -147,7 +147,7 @@ class Settler:
             if not isinstance(verdict, Settled)
         ]
         if len(ends) < len(verdicts):
-            self.outages.succeeded(source, now)
+            self.outages.answered(source, now)
         return self.outages.judge(source, ends, now)
 
     def _settle_one_by_one(self, now: datetime) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +14,6 @@ from duly.engine.processes import ProcessSlot
 from duly.engine.rows import WorkRow
 from duly.engine.work import Tasks, Work
 from duly.outbound.interrupt import Interrupter, use_interrupter
-
-log = logging.getLogger("duly.engine")
 
 
 class ThreadPool(HandlerPool):
@@ -30,8 +27,8 @@ class ThreadPool(HandlerPool):
         self._lock = threading.Condition()
         self._threads = 0
         self._running: set[Work] = set()
-        self._left: dict[Work, float] = {}  # when each was stopped, of works whose threads continue
-        self._leaked: set[Work] = set()  # those of them that did not end within `GRACE`
+        self._left: dict[Work, float] = {}  # when each was stopped, of works whose threads may end within `GRACE`
+        self._kept: set[Work] = set()  # works that were stopped and keep their slots until they end
         self._idle = 0
         self._closed = False
         self._shut = threading.Event()
@@ -52,23 +49,12 @@ class ThreadPool(HandlerPool):
         threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
         self._threads += 1
 
-    def ailing(self) -> str | None:
-        if len(self._leaked) > self.size:
-            return f"threads that run on for handlers that were stopped: {len(self._leaked)}"
-        return None
-
     def take_stale(self) -> list[Work]:
-        """Also logs the threads that could not be stopped: it is called now and then."""
+        """Also reports the threads that run on although their handlers were stopped: it is called now and then."""
         with self._lock:
-            leaked = [work for work, at in self._left.items() if time.monotonic() - at > GRACE]
-            for work in leaked:
+            for work in [work for work, at in self._left.items() if time.monotonic() - at > GRACE]:
                 del self._left[work]
-                self._leaked.add(work)
-        for work in leaked:
-            log.warning(
-                "%s %s was stopped, but its thread cannot be and runs on; %d such threads",
-                work.task.label, work.items[0].id, len(self._leaked),
-            )  # fmt: skip
+                self._runaways.add(work)
         return super().take_stale()
 
     def _serve(self) -> None:
@@ -107,12 +93,17 @@ class ThreadPool(HandlerPool):
                 self._running.discard(work)
                 return True
             self._left.pop(work, None)
-            self._leaked.discard(work)
+            self._runaways.remove(work)
+            if was_kept := work in self._kept:
+                self._kept.discard(work)
+                self._replace(work)
         self._in_flight.ended(work)
+        if was_kept:
+            self._done(work)
         return False
 
     def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
-        """Stop a handler. A thread cannot be stopped, so another one takes its place at once."""
+        """Stop a handler. A thread cannot be stopped, so another one takes its place, unless too many run on."""
         self._end_early(work)
         if isinstance(slot, ProcessSlot):
             slot.stop(work)
@@ -122,11 +113,19 @@ class ThreadPool(HandlerPool):
                 return
             self._running.discard(work)
             self._left[work] = time.monotonic()
-            self._leave(work)
-            self._threads -= 1
-            self._spawn()
+            if is_replaced := self._runaways.has_room(len(self._left)):
+                self._replace(work)
+            else:
+                self._kept.add(work)
         slot.stop(work)
-        self._done(work)
+        if is_replaced:
+            self._done(work)
+
+    def _replace(self, work: Work) -> None:
+        """Another thread takes the place of the one that this work is in. Call it with the lock."""
+        self._leave(work)
+        self._threads -= 1
+        self._spawn()
 
     def _enter(self) -> WorkRow | None:
         """Wait for a row that may use this slot; None when the pool is closed."""

@@ -25,6 +25,7 @@ from duly.engine.alerts import Alerts, SourceAlerts, alerts_of_apps
 from duly.engine.equipment import AlertFinders
 from duly.engine.late_items import LateCount, LateItems, Look, Reasons
 from duly.engine.outages import Outages
+from duly.engine.runaways import Runaways
 from duly.engine.unserved_alerts import UnservedAlerts
 from duly.store.contract import Store
 from duly.store.migrate import latest, too_old
@@ -56,6 +57,7 @@ class Watch:
     summary: Callable[[], Mapping[str, Any] | None] = lambda: None
     holds: Callable[[str], Holds] = lambda _: Holds()  # what holds a queue by plan
     outages: Outages = field(default_factory=Outages)
+    runaways: Runaways = field(default_factory=Runaways)
     app_alerts: AlertFinders = field(default_factory=dict)
     stop_claims: Callable[[], None] = lambda: None
 
@@ -107,6 +109,7 @@ class Watch:
         life = {
             "name": self.worker, "tasks": names, "started_at": self._started_at, "now": now,
             "migration": latest(self.store), "hindrance": hindrance,
+            "runaways": len(self.runaways), "ailing": self.runaways.trouble(),
         }  # fmt: skip
         self.store.write("alive", life)
 

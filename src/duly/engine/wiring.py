@@ -47,6 +47,7 @@ from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
 from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import LOOK_WITHIN, Detector, Rescuer
+from duly.engine.runaways import Runaways
 from duly.engine.settler import Settler
 from duly.engine.threads import ThreadPool, ThreadSlot
 from duly.engine.watch import Watch
@@ -161,10 +162,6 @@ class PoolSet:
         """Take out the works that wait behind a handler past its deadline, to be released."""
         return [work for pool in self._all if hung.task.name in pool.tasks for work in pool.abandon(hung)]
 
-    def ailing(self) -> str | None:
-        """What is wrong with one of them, in a few words; None when all work."""
-        return next((trouble for pool in self._all if (trouble := pool.ailing())), None)
-
 
 class Flow:
     """The parts that items pass through, with what they share."""
@@ -182,6 +179,8 @@ class Flow:
         self.in_flight = InFlight(wake_keeper=wake.keepers, wake_settler=wake.settler)
         self.ends = Ends(self.store, counts=equipment.only is not None)
         self.outages = Outages(tasks, wake_settler=wake.settler, wake_watch=wake.watch)
+        self.runaways = Runaways(settings.runaways_most, wake_watch=wake.watch)
+        telemetry.running_on(self.runaways.by_kind)
 
         # From the end of the flow to its beginning: settle, run, claim, listen.
         has_concurrency_limits = any(limit.per is None for task in equipment.tasks.values() for limit in task.limits)
@@ -192,8 +191,9 @@ class Flow:
         self.keeper = Keeper(self.keeper_store, self.in_flight, lease=lease, beat=beat, wake=wake.keeper)
         caller = Caller(equipment.store, equipment.clock, telemetry, settings, self.keeper.report)
         context = PoolContext(
-            in_flight=self.in_flight, finish=self.settler.finish, wake_claimer=wake.claimer, probe=self.outages.meter
-        )
+            in_flight=self.in_flight, finish=self.settler.finish, wake_claimer=wake.claimer, probe=self.outages.meter,
+            runaways=self.runaways,
+        )  # fmt: skip
         self.pools = PoolSet(equipment, caller, context)
         self.claimer = Claimer(
             self.store, self.pools.claiming, self.in_flight, worker,
@@ -227,7 +227,7 @@ class Engine:
         self.watch = Watch(
             flow.store, worker, sorted(tasks.keys() - equipment.system.keys()), settings,
             post=post_json, summary=telemetry.summary, holds=holds_of(tasks), outages=flow.outages,
-            app_alerts=equipment.alerts, stop_claims=flow.claimer.stop,
+            runaways=flow.runaways, app_alerts=equipment.alerts, stop_claims=flow.claimer.stop,
         )  # fmt: skip
         self.historian = Historian(flow.store, telemetry, settings, tasks, flow.pools.gates)
         pruner = Pruner(flow.store, settings.keep_seconds, settings.audit_keep_seconds)

@@ -91,19 +91,27 @@ class Worker:
             loop.start()
         log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(equipment.tasks)})
 
-    def run(self) -> None:
-        """Start, work until SIGTERM, SIGINT or `stop`, and drain. Call it from the main thread."""
+    def run(self, *, is_replaced: bool = False) -> str | None:
+        """Start, work until SIGTERM, SIGINT or `stop`, and drain. Call it from the main thread.
+
+        With `is_replaced` it also ends when too many handlers run on after they were stopped. Then it returns why, and
+        its caller replaces this process.
+        """
+        runaways, trouble = self._engine.flow.runaways, None
+        runaways.is_replaced = is_replaced
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
         self._runs_in = threading.current_thread()
         try:
             self.start()
-            while not (self._signals or self._stop.is_set()):
+            while not (self._signals or self._stop.is_set() or trouble):
                 time.sleep(0.1)
+                trouble = runaways.trouble() if is_replaced else None
             self.drain()
         finally:
             self._has_run.set()
+        return None if self._signals or self._stop.is_set() else trouble
 
     def _on_signal(self, *_: object) -> None:
         # Only count: a signal handler that takes a lock could wait for the very thread that it interrupted.
@@ -134,7 +142,7 @@ class Worker:
         still = [loop.name for loop in vital if loop.stands_still_for() > most]
         if still:
             return f"no progress for more than {most:g} s: {', '.join(still)}"
-        return engine.flow.pools.ailing()
+        return engine.flow.runaways.trouble()
 
     # -- stopping
 
@@ -218,7 +226,7 @@ class Worker:
 
     def _give_back(self, works: Iterable[Work]) -> None:
         for work in works:
-            self._engine.flow.settler.finish(work, [Released()] * len(work.items), stop=True)
+            self._engine.flow.settler.finish(work, [Released("its worker stopped")] * len(work.items), stop=True)
 
     def _write_last_results(self, give_up: float) -> None:
         """Wait for the settler. A slow database gets all the time of the drain, an unreachable one only a moment."""

@@ -21,6 +21,7 @@ class GivenSettings(TypedDict, total=False):
     beat_seconds: float | None
     deadline_seconds: float | None
     drain_seconds: float | None
+    runaways_most: int | None
     crash_limit: int | None
     retry_tries: int | None
     retry_base_seconds: float | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Telemetry(Counts):
         )
         self.depths = self._database.depths
         self._paces: dict[str, tuple[Callable[[], int], Callable[[], float]]] = {}
+        self._running_on: list[Callable[[], Mapping[str, int]]] = []
 
     @cached_property
     def registry(self) -> CollectorRegistry:
@@ -111,6 +113,17 @@ class Telemetry(Counts):
         """Report a pace: how many concurrent calls a provider gets, and the share of recent ones that it rejected."""
         self._paces[provider] = (calls, throttled)
 
+    def running_on(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Report how many handlers of a worker run on after they were stopped, by kind."""
+        self._running_on.append(counts)
+
+    def _runaway_families(self) -> Iterable[Metric]:
+        totals: Counter[str] = Counter({"async": 0, "thread": 0})
+        for counts in self._running_on:
+            totals.update(counts())
+        doc = "Handlers that run on after they were stopped. Only a restart ends them."
+        yield gauge("duly_runaway_handlers", doc, ["kind"], totals)
+
     def _pace_families(self) -> Iterable[Metric]:
         calls = {name: float(asked()) for name, (asked, _) in self._paces.items()}
         throttled = {name: asked() for name, (_, asked) in self._paces.items()}
@@ -122,6 +135,7 @@ class Telemetry(Counts):
         """What prometheus_client asks for at a scrape."""
         yield from self.families()
         yield from self._pace_families()
+        yield from self._runaway_families()
         yield from self._database.families()
 
 

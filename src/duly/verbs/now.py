@@ -136,7 +136,11 @@ class Now(VerbGroup):
 
     def _about_workers(self, workers: Sequence[results.WorkerNow], totals: ItemsNow, now: datetime) -> Iterator[Reason]:
         silence = timedelta(seconds=self._context.settings.alert_silence_seconds)
-        if any(now - worker.seen_at <= silence for worker in workers):
+        alive = [worker for worker in workers if now - worker.seen_at <= silence]
+        for worker in alive:
+            if worker.ailing is not None:
+                yield Reason("warn", f"worker {worker.name}: {worker.ailing}", "/workers")
+        if alive:
             return
         if totals.due:
             yield Reason("bad", f"no worker is running, and {_items(totals.due)} due", "/workers")

@@ -275,6 +275,8 @@ def _timeline(item: shown.Row, tries: Sequence[Tried], notes: Sequence[shown.Aud
     if item.state == "running":
         events += _tried(item.attempt, item.claimed_by, item.started_at)
     elif item.state == "waiting":
+        if item.cause is not None and item.started_at is not None:
+            events.append(_given_back(item, item.started_at, item.cause))
         events.append(shown.Event(item.due_at, "due", "due again" if tries else "due"))
     elif item.state == "failed" and item.finished_at is not None:
         events.append(shown.Event(item.finished_at, "given_up", "given up: in review"))
@@ -304,6 +306,15 @@ def _tried(
         first, _, rest = (error or "").partition("\n")
         text = f"try {number} {outcome}{on}"
         yield shown.Event(ended_at, outcome, text, number, worker, first or None, rest or None)
+
+
+def _given_back(item: shown.Row, at: datetime, cause: str) -> shown.Event:
+    """The last try, which was given back without being counted."""
+    on = f" on {item.claimed_by}" if item.claimed_by else ""
+    excused = f", with {item.excuses} of {item.excuses + item.failures} failures not counted" if item.excuses else ""
+    return shown.Event(
+        at, item.outcome or "released", f"try given back{on}{excused}", worker=item.claimed_by, error=cause
+    )
 
 
 def _noted(note: shown.AuditLine) -> shown.Event:

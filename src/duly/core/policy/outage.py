@@ -3,26 +3,48 @@
 A source is what the tries of a task depend on: a supplier's API, a mail server. While it is down, it is probed now and
 then, and items that fail meanwhile are released without counting the failure.
 
-A single failing item does not prove that the source is down. So only failures since the last success are considered.
-They must come from several calls and several items, without items that failed before while others succeeded. There are
-three causes:
+Every end of a try says something about the source, or nothing (`meaning`). Whatever is not a failure that the source
+may have caused is an answer, and after an answer only newer failures count. `evidence` collects them. They must come
+from several calls and several items, without items that failed before while others succeeded. There are four causes:
 
 - no answer (`AWAY`): no connection, a time-out, or a status from 500 to 599. Fewer failures suffice when an item is
   about to be given up. Any other failure means that the source answers again.
-- the same class and message, apart from variable parts. The source may be the cause, or all these items. So while it is
-  down for such a cause, each item is excused a few times (`MERCY`); after that its failures count.
+- past the deadline (`HUNG`): a try was stopped by duly. The source may hang, or the handler by itself. It counts as no
+  answer if others fail so too.
+- the same class and message, apart from variable parts. The source may be the cause, or all these items.
 - different causes (`MIXED`), if very many items have failed.
+
+Mercy has an end: only failures without any answer are excused as long as the source gives none. Others are excused a
+few times for each item (`MERCY`), over all outages and workers; after that they count.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
-from duly.core.model import Failed, gist
+from duly.core.model import (
+    Cancel,
+    Crashed,
+    Discarded,
+    Done,
+    Expired,
+    Failed,
+    Fingerprint,
+    GiveUp,
+    Lost,
+    NotFound,
+    Outcome,
+    Released,
+    Revived,
+    Skip,
+    Snooze,
+    Superseded,
+    Verdict,
+    gist,
+)
 from duly.core.policy.retry import class_name
 
 # How many calls must have failed, and how many different items: two may each fail for a reason of their own.
@@ -33,8 +55,11 @@ SHARE = 0.9
 MANIFOLD = 3
 # The common cause of all failures without an answer, because one outage has many error messages.
 AWAY = "no answer"
+HUNG = "deadline exceeded"
 MIXED = "several causes"
-# How often an item is excused in one outage, unless the cause is `AWAY`.
+# The causes that are no answer at all.
+SILENT = frozenset((AWAY, HUNG))
+# How many failures of an item are excused, apart from those without an answer while the source gives none.
 MERCY = 5
 # The most seconds that an item waits for its next probe, unless probes are rarer anyway.
 LONGEST = 3_600.0
@@ -50,6 +75,10 @@ _BROKEN = re.compile(
     |\b5\d\d,[ ]message=""",
     re.IGNORECASE | re.VERBOSE,
 )
+# Failures of duly or of its use, which say nothing about a source, and the root of those of calls to one.
+_OURS = frozenset(("duly.errors.DulyError", "duly.InputError", "duly.NoProcess"))
+_OUTBOUND = "duly.outbound.http.OutboundError"
+DEADLINE = "duly.DeadlineExceeded"
 # Addresses and paths, which name items.
 _ADDRESS = re.compile(r"""\b[a-z][a-z0-9+.-]*://[^\s'"]+|(?<![\w/])/[^\s'"]+""", re.IGNORECASE)
 
@@ -85,18 +114,29 @@ class Source(Struct, frozen=True):
         return own.isdisjoint(failed.classes)
 
 
-class Failure(Struct, frozen=True, gc=False):
-    """One failed try, as evidence about its source."""
+# What the end of a try says about the source.
+Meaning = Literal["answer", "failure", "nothing"]
 
-    subject: int  # what was tried: the same number for all tries of an item, and for all items of a schedule
-    call: int  # which call it was in: the same number for all items of a batch
-    cause: str
-    is_new: bool = True  # it had not failed before in a row, so it is not known for failures of its own
-    is_last: bool = False  # it would be given up, or its schedule be deactivated
+
+def meaning(source: Source, outcome: Outcome) -> Meaning:
+    """What the end of a try says about its source."""
+    match outcome:
+        case Failed() if not _OURS.isdisjoint(outcome.classes) and _OUTBOUND not in outcome.classes:
+            return "nothing"
+        case Failed() if source.is_blamed(outcome):
+            return "failure"
+        case Failed():  # about a single item; without an answer it says nothing about the source either
+            return "nothing" if cause_of(outcome) in SILENT else "answer"
+        case Done() | Fingerprint() | NotFound() | Skip() | GiveUp() | Snooze() | Cancel() | Verdict():
+            return "answer"
+        case Crashed() | Lost() | Released() | Expired() | Superseded() | Discarded() | Revived():
+            return "nothing"
 
 
 def cause_of(failed: Failed) -> str:
-    """The cause of a failure: no answer, or else its class and message, apart from variable parts."""
+    """The cause of a failure: no answer, past the deadline, or else its class and message without variable parts."""
+    if DEADLINE in failed.classes:
+        return HUNG
     words = failed.error.partition("\n")[0][:500]
     names = [name.rpartition(".")[2] for name in failed.classes]
     is_away = any(name.endswith((*_NOBODY_THERE, *_NOT_IN_TIME)) for name in names) or _BROKEN.search(words)
@@ -107,38 +147,27 @@ def cause_of(failed: Failed) -> str:
 
 def explains(outage: str, cause: str) -> bool:
     """Whether a source that is down for the cause `outage` explains a failure for this cause."""
-    return outage == MIXED or cause in (outage, AWAY)
+    return outage == MIXED or cause in (outage, AWAY) or (outage in SILENT and cause in SILENT)
 
 
-def common_cause(source: Source, failures: Sequence[Failure], doubt: int = 1) -> str | None:
-    """The cause of nearly all failures since the last success (oldest first); None when there is no such cause.
-
-    Fewer failures suffice if there is no answer and one of them would be the last of its item: before an item is given
-    up, it must be clear that the source is not the cause. The number of failures is multiplied by `doubt`.
-    """
-    tries = source.tries * doubt
-    new = [failure for failure in failures if failure.is_new]
-    last: list[Failure] = []
-    calls: set[int] = set()
-    for failure in reversed(new):
-        if len(last) >= tries and len(calls) >= SEVERAL:
-            break
-        last.append(failure)
-        calls.add(failure.call)
-    if len(calls) < SEVERAL or len({failure.subject for failure in last}) < SEVERAL:
-        return None
-    cause, count = Counter(failure.cause for failure in last).most_common(1)[0]
-    if count >= SHARE * len(last):
-        is_urgent = cause == AWAY and any(each.is_last for each in failures if each.cause == cause)
-        return cause if len(last) >= (SEVERAL * doubt if is_urgent else tries) else None
-    return MIXED if len({failure.subject for failure in new}) >= MANIFOLD * tries else None
+def is_answer(outage: str, cause: str) -> bool:
+    """Whether a failure for this cause shows that a source, which is down for the cause `outage`, answers again."""
+    return outage in SILENT and cause not in SILENT
 
 
-def pause(source: Source, excused: int, waiting: int) -> float:
+def is_bounded(outage: str, cause: str) -> bool:
+    """Whether an item is excused only a few times for failures of this cause."""
+    return not (outage in SILENT and cause == AWAY)
+
+
+def pause(source: Source, excused: int, waiting: int, cause: str = AWAY) -> float:
     """Seconds until an item that failed in a probe is tried again, after it was `excused` this often before.
 
     The pause grows, so that the next probe is another item: one that never succeeds must not be every probe, even with
-    a better rank. The pause is bounded by the number of items `waiting`, so that a few items are still probed often.
+    a better rank. The pause is bounded by the number of items `waiting`, so that a few items are still probed often. An
+    item that ran past its deadline waits for a round of all the others.
     """
     turns = min(1 << min(excused, 20), 2 * waiting)
+    if cause == HUNG:
+        turns = 2 * max(waiting, 1)
     return min(source.probe * turns, max(source.probe, LONGEST))

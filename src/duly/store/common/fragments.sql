@@ -21,8 +21,9 @@ case state
     end
 
 -- name: job_item
--- The row i of a job, as lists show it.
-i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
+-- The row i of a job, as lists show it. One whose last try was given back shows why.
+i.id, i.job_id, i.row_no, i.status, i.attempt,
+        coalesce(case when i.state = 'waiting' then i.cause end, i.last_error) as last_error,
         case when i.state = 'running' then i.claimed_by end as claimed_by,
         case when i.state = 'running' then i.started_at end as started_at, i.changed_at, {summary}
 

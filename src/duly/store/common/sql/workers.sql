@@ -1,9 +1,11 @@
 -- Who is alive, and what is wrong.
 
 -- name: alive
-insert into duly_worker (name, tasks, started_at, seen_at, migration, hindrance)
-values (:name, :tasks::json, :started_at, :now, :migration, :hindrance)
-    on conflict (name) do update set seen_at = excluded.seen_at, hindrance = excluded.hindrance
+insert into duly_worker (name, tasks, started_at, seen_at, migration, hindrance, runaways, ailing)
+values (:name, :tasks::json, :started_at, :now, :migration, :hindrance, :runaways, :ailing::text)
+    on conflict (name) do update
+   set seen_at = excluded.seen_at, hindrance = excluded.hindrance, runaways = excluded.runaways,
+       ailing = excluded.ailing
 
 -- name: gone
 update duly_worker set seen_at = :now, left_at = :now where name = :name

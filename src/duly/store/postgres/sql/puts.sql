@@ -97,7 +97,7 @@ update duly_item i
    set {set new_item but task, key, due_at, expires_at, owner of n},
        planned_at = coalesce(n.due_at, statement_timestamp()), due_at = coalesce(n.due_at, statement_timestamp()),
        state = 'waiting', lane = 'main', outcome = 'armed', attempt = 0, failures = 0, crashes = 0, losses = 0,
-       revivals = 0, result = null, progress = null, started_at = null, finished_at = null, last_error = null,
+       revivals = 0, excuses = 0, cause = null, result = null, progress = null, started_at = null, finished_at = null, last_error = null,
        error_class = null, error_group = null, updated_at = statement_timestamp()
   from {many new_item with id bigint as n}
  where i.id = n.id

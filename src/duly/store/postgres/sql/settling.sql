@@ -30,7 +30,7 @@ settled as (
     update duly_item i
        set state = c.state, outcome = coalesce(c.outcome, i.outcome), lane = c.lane, due_at = c.due_at,
            rank = coalesce(c.rank, i.rank), attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
-           finished_at = c.finished_at, result = c.result,
+           excuses = c.excuses, cause = c.cause, finished_at = c.finished_at, result = c.result,
            status = coalesce(c.status, i.status), changed_at = coalesce(c.changed_at, i.changed_at),
            last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class),
            error_group = coalesce(c.error_group, i.error_group),

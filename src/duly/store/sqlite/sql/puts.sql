@@ -63,6 +63,6 @@ select id, attempt, fence, printf('%d-%d-%08x', id, attempt, fence), claimed_by,
 update duly_item
    set {set new_item but task, key, expires_at, owner}, planned_at = :due_at,
        state = 'waiting', lane = 'main', outcome = 'armed', attempt = 0, failures = 0, crashes = 0, losses = 0,
-       revivals = 0, result = null, progress = null, started_at = null, finished_at = null, last_error = null,
+       revivals = 0, excuses = 0, cause = null, result = null, progress = null, started_at = null, finished_at = null, last_error = null,
        error_class = null, error_group = null, updated_at = :now
  where id = :id

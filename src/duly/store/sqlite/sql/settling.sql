@@ -24,7 +24,7 @@ returning id, fence
 update duly_item
    set state = :state, outcome = coalesce(:outcome, outcome), lane = :lane, due_at = :due_at,
        rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses,
-       finished_at = :finished_at, result = :result,
+       excuses = :excuses, cause = :cause, finished_at = :finished_at, result = :result,
        status = coalesce(:status, status), changed_at = coalesce(:changed_at, changed_at),
        last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class),
        error_group = coalesce(:error_group, error_group),

@@ -205,8 +205,10 @@ const factsOf = (one) => [
       </span>
       ${one.crashes ? `, ${one.crashes} crashed` : ""}
       ${one.losses ? `, ${one.losses} lost` : ""}
+      ${one.excuses ? `, ${one.excuses} not counted` : ""}
     `,
   ],
+  one.state === "waiting" && one.cause && ["Given back", one.cause],
   ["Created", html`<${Time} at=${one.createdAt} long />`],
   ["Started", html`<${Time} at=${one.startedAt} long />`],
   [

@@ -109,10 +109,12 @@ const COLUMNS = [
     title: "Error or arguments",
     width: "minmax(220px, 3fr)",
     isMinor: true,
-    cell: (item) =>
-      item.lastError && item.state !== "done" ? html`
-        <span class="wrong clip">${item.lastError.split("\n", 1)[0]}</span>
-      ` : html`<code class="clip">${stringify(item.args)}</code>`,
+    cell: (item) => {
+      const wrong = item.state === "waiting" && item.cause ? item.cause : item.state !== "done" && item.lastError;
+      return wrong ? html`
+        <span class="wrong clip">${wrong.split("\n", 1)[0]}</span>
+      ` : html`<code class="clip">${stringify(item.args)}</code>`;
+    },
   },
 ];
 

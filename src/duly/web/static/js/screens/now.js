@@ -224,7 +224,13 @@ const LIMITS = [
 
 /** @type {Column<any>[]} */
 const WORKERS = [
-  { title: "Worker", cell: (worker) => html`<span class="wrap">${worker.name}</span>` },
+  {
+    title: "Worker",
+    cell: (worker) => html`
+      <span class="wrap">${worker.name}</span>
+      ${worker.ailing && html`<span class="wrong wrap">${worker.ailing}</span>`}
+    `,
+  },
   { title: "Last report", cell: (worker) => html`<${Age} at=${worker.seenAt} />` },
   { title: "Running", isNumber: true, cell: (worker) => count(worker.running) },
   {

@@ -480,7 +480,12 @@ function Workers({ summary }) {
       title: "State",
       width: "100px",
       cell: (row) => html`
-        <${State} of=${isSilent(row) ? "bad" : "ok"} label=${isSilent(row) ? "silent" : "alive"} />
+        <span title=${row.ailing}>
+          <${State}
+            of=${isSilent(row) || row.ailing ? "bad" : "ok"}
+            label=${isSilent(row) ? "silent" : row.ailing ? "ailing" : "alive"}
+          />
+        </span>
       `,
     },
     { title: "Last sign", width: "130px", cell: (row) => html`<${Age} at=${row.seenAt} />` },
