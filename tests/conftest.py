@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from coverage import Coverage
 
 import legs
 from duly.store import Store
@@ -163,6 +164,14 @@ def _shuffle(items: list[pytest.Item]) -> None:
     for tests in files:
         shuffled.shuffle(tests)
     items[:] = [item for tests in files for item in tests]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Write what was measured now: on a busy machine, xdist may kill a process that does so at its exit."""
+    if (measuring := Coverage.current()) is not None:
+        measuring.stop()
+        measuring.save()
 
 
 @pytest.hookimpl(tryfirst=True)
