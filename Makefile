@@ -47,6 +47,7 @@ bench: setup postgres rabbitmq  ## set up, then compare duly with similar librar
 	@$(VENV)/python -m bench.messages
 	@$(VENV)/python -m bench.keys
 	@$(VENV)/python -m bench.queues
+	@$(VENV)/python -m bench.limits
 	@$(VENV)/python -m bench.pace
 
 chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.json import encode
+from msgspec.structs import replace
 
-from duly.core.model import Ask, Crashed, Done, Item, Lost, Meter, Snooze
+from duly.core.model import (
+    Ask,
+    Crashed,
+    Done,
+    Failed,
+    Grant,
+    Item,
+    Lost,
+    Meter,
+    OwnStart,
+    Released,
+    Snooze,
+    StartTiming,
+    Suspects,
+    UnusedCall,
+)
 from duly.store import Store
+from tests.process.fleet import until
 from tests.support import (
     LEASE,
     NOW,
@@ -342,7 +361,7 @@ def test_a_limit_that_a_person_shortened_says_how_soon_its_calls_must_begin(stor
     put(store, 9)
     set_limit(store, "boeing", 2, 1.0)
     (grant,) = store.claim_metered([Ask(share(), (MINUTE,))], "w1", NOW, LEASE, 9, 1)
-    assert (len(grant.items), grant.per) == (2, 1.0)
+    assert (len(grant.items), [start.by for start in grant.starts]) == (2, [after(0.04)] * 2)
 
 
 def test_what_a_person_shortened_counts_again_when_they_take_it_back(store: Store) -> None:
@@ -375,3 +394,137 @@ def test_a_pause_holds_for_the_queues_below(store: Store) -> None:
     assert len(heads(store)) == 2
     store.pause("ring/1", NOW)
     assert [len(grant.items) for grant in store.claim_metered(keyed(2), "w1", NOW, LEASE, 9, 1)] == [2, 0]
+
+
+# -- what was granted and did not begin
+
+
+def ask_for(store: Store, *meters: Meter, now: datetime = NOW, batch: int = 1, **more: Any) -> Grant:
+    given = {key: more.pop(key) for key in ("timing", "suspects") if key in more}
+    (grant,) = store.claim_metered([Ask(share(**more), meters)], "w1", now, LEASE, 100, batch, **given)
+    return grant
+
+
+def unused(grant: Grant, *calls: int) -> list[UnusedCall]:
+    """These calls of a grant of single items, as a worker gives them back."""
+    found = []
+    for place in calls:
+        item, hits = grant.items[place], [(hit.name, hit.at) for hit in grant.starts[place].hits]
+        seats = [grant.seats[item.id]] if item.id in grant.seats else []
+        found.append(UnusedCall(tuple(hits + seats), ((item.id, item.fence),)))
+    return found
+
+
+def test_a_call_that_did_not_begin_is_given_back_to_its_limits_and_its_window(store: Store) -> None:
+    put(store, 9)
+    window = Meter("window:ring", 3, since=after(-60), until=after(600))
+    grant = ask_for(store, Meter("boeing", 3, per=60), window)
+    assert [len(log) for log in hits(store).values()] == [3, 3]
+    store.give_back(unused(grant, 0, 2))
+    assert [len(log) for log in hits(store).values()] == [1, 1]
+    assert [fetch(store, item.id).started_at for item in grant.items] == [None, NOW, None]
+    settle(store, [grant.items[0], grant.items[2]], Released())
+    again = ask_for(store, Meter("boeing", 3, per=60), window, now=after(1))
+    assert len(again.items) == 2, "what was given back is granted again"
+
+
+def test_what_another_worker_was_granted_at_the_same_time_is_not_given_back(store: Store) -> None:
+    put(store, 9)
+    grant = ask_for(store, Meter("x", 4, per=60), limit=2)
+    ask_for(store, Meter("x", 4, per=60), limit=2)
+    store.give_back(unused(grant, 0))
+    assert hits(store) == {"x": [NOW] * 3}
+
+
+def test_an_item_that_was_taken_over_meanwhile_keeps_its_start(store: Store) -> None:
+    put(store, 1)
+    grant = ask_for(store, MINUTE)
+    settle(store, grant.items, Released())
+    (again,) = claim(store, now=after(1))
+    store.give_back(unused(grant, 0))
+    assert fetch(store, again.id).started_at == after(1)
+
+
+def test_a_window_counts_an_item_once_however_often_it_is_started_in_it(store: Store) -> None:
+    put(store, 2)
+    for second in (0, 10, 20):
+        grant = ask_for(store, WINDOW, now=after(second))
+        assert len(grant.items) == 2
+        settle(store, grant.items, Snooze(0), now=after(second))
+    assert len(hits(store)[WINDOW.name]) == 2
+    later = Meter(WINDOW.name, 5, since=after(600), until=after(1_200))
+    assert set(ask_for(store, later, now=after(600)).seats) == {item.id for item in grant.items}
+
+
+def test_suspects_come_last_and_take_no_more_calls_than_were_granted(store: Store) -> None:
+    put(store, 30)
+    settle(store, claim(store, share(limit=20)), Crashed("9"))
+    retries = {"lane": "retry", "now": after(1)}
+    grant = ask_for(store, MINUTE, batch=10, **retries)
+    assert ([start.size for start in grant.starts], len(grant.items)) == ([1, 1], 2), "alone, and only in two calls"
+    settle(store, grant.items, Released(), closed=[grant.items[0].fence])
+    rules = Suspects(crash_limit=3, tries=10)
+    together = ask_for(store, Meter("y", 2, per=60), batch=10, suspects=rules, **retries)
+    assert [start.size for start in together.starts] == [10, 10]
+    assert len(hits(store)["y"]) == 2
+
+
+def test_those_that_are_not_suspect_are_called_first(store: Store) -> None:
+    ids = put(store, 20)
+    settle(store, claim(store, share(limit=10)), Crashed("9"))
+    settle(store, claim(store), Failed("busy"), now=after(-60))
+    grant = ask_for(store, Meter("x", 1, per=60), batch=10, lane="retry", now=after(120))
+    assert sorted(item.id for item in grant.items) == ids[10:], "although they fell due later"
+
+
+# -- at a distance
+
+
+def test_calls_are_granted_ahead_of_their_time_and_own_calls_count_from_when_they_began(store: Store) -> None:
+    put(store, 9)
+    second = Meter("x", 2, per=1)
+    timing = StartTiming(
+        delay=timedelta(seconds=0.1), spread=timedelta(seconds=0.02), ahead=timedelta(seconds=1.5),
+        blur=timedelta(seconds=0.3),
+    )  # fmt: skip
+    first = ask_for(store, second, limit=2, timing=timing)
+    assert [(start.at, start.by) for start in first.starts] == [(NOW, after(0.14))] * 2
+    assert hits(store)["x"] == [after(0.4)] * 2, "what others go by: the delay, and what the clocks do not know"
+    blind = ask_for(store, second, limit=2, timing=timing)
+    assert [start.at for start in blind.starts] == [after(1.45)] * 2
+    store.give_back(unused(blind, 0, 1))
+    own = {"x": {after(0.4): [OwnStart(after(0.1), after(0.05)), OwnStart(after(0.1))]}}
+    knowing = ask_for(store, second, limit=2, timing=replace(timing, own=own))
+    assert [start.at for start in knowing.starts] == [after(1.06), after(1.15)]
+    assert ask_for(store, second, timing=timing).until is not None
+
+
+def test_of_a_long_window_nothing_is_granted_ahead(store: Store) -> None:
+    put(store, 9)
+    timing = StartTiming(ahead=timedelta(seconds=5), spread=timedelta(seconds=0.01))
+    assert len(ask_for(store, MINUTE, timing=timing).items) == 2
+    refused = ask_for(store, MINUTE, timing=timing, now=after(58))
+    assert refused.is_refused
+    assert refused.until is not None
+    assert refused.until > after(60)
+
+
+def test_forgetting_meters_and_claiming_under_them_do_not_wait_for_each_other_in_a_ring(
+    store: Store, other: Store
+) -> None:
+    names = ["a", "b", "c"]
+    for name in reversed(names):  # so that they lie in the other order in the table
+        set_limit(store, name, 1)
+        set_limit(store, name, None)
+
+    def is_waiting() -> bool:
+        return store.takes_turns or bool(other.query("select 1 from pg_locks where not granted", {}))
+
+    with ThreadPoolExecutor(1) as aside:
+        with store._writing() as connection:
+            store._meters(["a"], NOW, connection)
+            forgotten = aside.submit(other.write, "forget_meters", {"names": encode(names).decode(), "before": NOW})
+            until(is_waiting, 20)
+            store._meters(["b", "c"], NOW, connection)
+        forgotten.result(60)
+    assert hits(store) == {}

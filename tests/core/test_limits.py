@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.core.model import Ask, Meter
+from duly.core.model import Ask, Meter, Suspects
 from duly.core.policy.limits import LEAST_SLACK, MOST, Limit, parse_limit, period, slack, tokens, worth_keeping
 from duly.core.shown import MeterRow
-from duly.store.granting import MeterBudget, calls_for, calls_of
+from duly.store.granting import MeterBudget, calls_of
 from tests.core.test_decide import an_item
 from tests.support import NOW, after, share
 
@@ -75,9 +75,9 @@ def test_a_limit_needs_a_sensible_number(most: object) -> None:
         Limit("x", most)
 
 
-@pytest.mark.parametrize("per", [0, 0.1, "0s", 32 * 86_400, float("nan")])
+@pytest.mark.parametrize("per", [0, 0.05, "0s", 32 * 86_400, float("nan")])
 def test_a_limit_needs_a_sensible_period(per: object) -> None:
-    with pytest.raises(ValueError, match="per: must be between half a second and 31 days, got "):
+    with pytest.raises(ValueError, match="per: must be between a tenth of a second and 31 days, got "):
         Limit("x", 2, per=per)
 
 
@@ -202,12 +202,18 @@ def test_whoever_asks_for_nothing_gets_nothing() -> None:
     assert offered(MINUTE, calls=0, batch=10) == (0, 0, False, None)
 
 
-def test_items_under_suspicion_are_called_alone() -> None:
+def test_items_under_suspicion_share_no_call_with_others_and_come_last() -> None:
     plain, suspect = an_item(), an_item(crashes=1)
-    assert calls_for([plain] * 11, 10) == 2
-    assert calls_for([suspect] * 2 + [plain] * 10, 10) == 3
-    assert calls_for([suspect] * 2 + [plain] * 10, 1) == 12
-    assert calls_for([], 10) == 0
     calls = [len(call) for call in calls_of([suspect] * 2 + [plain] * 12, 10)]
-    assert calls == [1, 1, 10, 2]
+    assert calls == [10, 2, 1, 1]
     assert len(list(calls_of([suspect] * 2 + [plain] * 10, 1))) == 12
+    assert list(calls_of([], 10)) == []
+
+
+def test_items_under_suspicion_are_called_together_while_one_more_crash_sends_none_of_them_to_review() -> None:
+    first, again = an_item(crashes=1), an_item(crashes=2)
+    last_try = an_item(crashes=1, attempt=4, max_attempts=5)
+    rules = Suspects(crash_limit=3, tries=100)
+    calls = list(calls_of([again, first, last_try, an_item()] + [first] * 10, 10, rules))
+    assert [[item.crashes for item in call] for call in calls] == [[0], [1] * 10, [1], [2], [1]]
+    assert [len(call) for call in calls_of([first] * 3, 10, Suspects(crash_limit=2, tries=100))] == [1, 1, 1]

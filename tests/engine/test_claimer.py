@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from duly.core.clock import EPOCH, DatabaseClock
-from duly.core.model import Ask, Done, Grant, Head, Item, Line, Share
+from duly.core.model import ALONE, Ask, Done, Grant, Head, Item, Line, Share
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters
 from duly.engine.news import ClaimerInbox
+from duly.engine.starts import NO_SEATS, Permit, Seats
 from duly.engine.work import InFlight
 from duly.store import Store
 from duly.store.contract import START
@@ -27,6 +28,7 @@ class Basket:
 
     meters: Meters | None = None
     batch = 1
+    suspects = ALONE
 
     def __init__(self, room: int = 10, tasks: tuple[str, ...] = ("ring",)) -> None:
         self.tasks = list(tasks)
@@ -52,7 +54,7 @@ class Basket:
     def free_calls(self) -> int:
         return -(-self.room() // self.batch)
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+    def begin(self, items: list[Item], permits: Sequence[Permit] | None = None, seats: Seats = NO_SEATS) -> None:
         self.items.extend(items)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import queue
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,20 +11,22 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Backoff, Duly, Limit, Windows
-from duly.core.clock import EPOCH, DatabaseClock, ManualClock
+from duly.core.clock import EPOCH, DatabaseClock, ManualClock, ticks
 from duly.core.decide import Rules, decide
-from duly.core.model import Done, Failed, Item, Line, Lost, Meter, Released, Share, Throttled
+from duly.core.model import Done, Failed, Item, Line, Lost, Meter, MeterHit, Released, Share, Suspects, Throttled
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.coroutines import AsyncPool
 from duly.engine.metering import Meters, holds_of, metering_of, meters_of, prefixes_of
 from duly.engine.pools import PoolContext
+from duly.engine.starts import NO_SEATS, Permit, Seats, Starts
 from duly.engine.threads import ThreadPool, ThreadSlot
 from duly.engine.work import InFlight, Work
 from duly.store import Store
 from duly.tasks.task import Task
 from tests.core.test_decide import an_item
 from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket, claims_of, hear, steady
+from tests.process.fleet import until
 from tests.support import NOW, after, claim, counts, head, new, put, settle, share
 
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
@@ -36,11 +37,12 @@ class Limited(Basket):
         super().__init__(**more)
         self.batch = batch
         self.meters = Meters((limits, backlog, None, None))
-        self.granted: list[tuple[int | None, float]] = []
+        self.granted: list[tuple[int, float]] = []
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+    def begin(self, items: list[Item], permits: Sequence[Permit] | None = None, seats: Seats = NO_SEATS) -> None:
         super().begin(items)
-        self.granted.append((calls, start_by))
+        assert permits is not None
+        self.granted.append((len(permits), min(permit.by for permit in permits)))
 
 
 def claimer(store: Store, pool: Basket, clock: ManualClock | None = None) -> Claimer:
@@ -87,7 +89,7 @@ def test_each_lane_has_its_own_meters() -> None:
     window = Meter("window:sync cron 30 2-22/4 * * *", 50, since=after(-9_000), until=after(5_400))
     torn = replace(retry, started_since=after(-9_000))
     assert list(meters.of(retry, NOW)) == [(retry, (boeing, window))]
-    assert list(meters.of(retry, NOW, with_torn=True)) == [(torn, (boeing,)), (retry, (boeing, window))]
+    assert list(meters.of(retry, NOW, with_torn=True)) == [(retry, (boeing, window)), (torn, (boeing,))]
 
 
 def test_a_limit_per_value_has_a_queue_and_a_meter_for_each() -> None:
@@ -209,11 +211,11 @@ def test_without_a_clock_of_its_own_the_tick_is_the_time(store: Store) -> None:
 def test_calls_must_begin_within_the_slack_of_their_limit(store: Store) -> None:
     put(store, 2)
     pool = Limited(Limit("x", 1, per="1m"), Limit("y", 5, per="1s"))
-    begun = time.monotonic()
+    begun = ticks()
     claimer(store, pool, ManualClock(NOW)).tick(NOW)
     ((calls, start_by),) = pool.granted
     assert calls == 1
-    assert begun < start_by < time.monotonic() + 0.05
+    assert begun < start_by < ticks() + 0.05
     unhurried = Limited(Limit("gpu", 1))
     claimer(store, unhurried, ManualClock(NOW)).tick(NOW)
     assert unhurried.granted == [(1, float("inf"))]
@@ -226,7 +228,7 @@ def test_a_limit_that_a_person_shortened_hurries_its_calls(store: Store) -> None
     claimer(store, pool, ManualClock(NOW)).tick(NOW)
     ((calls, start_by),) = pool.granted
     assert calls == 2
-    assert start_by < time.monotonic() + 0.05, "two calls that begin late would meet the next two"
+    assert start_by < ticks() + 0.05, "two calls that begin late would meet the next two"
 
 
 def test_workers_whose_clocks_differ_keep_to_one_limit(store: Store, other: Store) -> None:
@@ -399,48 +401,66 @@ def items_of(task: str, count: int, **more: Any) -> list[Item]:
     return [an_item(id=n, task=task, **more) for n in range(1, count + 1)]
 
 
+def permit(size: int = 1, by: float = 60.0) -> Permit:
+    """The permission for a call of so many items to begin, so many seconds from now at the latest."""
+    return Permit(Starts(), size, by=ticks() + by, hits=(MeterHit("x", NOW, NOW, 60.0),))
+
+
 @pytest.mark.parametrize("task", ["plain", "other"])
 def test_a_call_that_cannot_begin_in_time_is_given_back(make: Make, task: str) -> None:
     pool, ended = make(task)
-    pool.begin(items_of(task, 2), 2, time.monotonic() - 0.001)
-    for _ in range(2):
-        assert ended.get(timeout=60)[1] == [Released("it could not start in the time of its limit")]
-    pool.begin(items_of(task, 1), 1, time.monotonic() + 60)
+    pool.begin(items_of(task, 2), [permit(by=-0.001), permit(by=-0.001)])
+    works = [ended.get(timeout=60) for _ in range(2)]
+    assert [verdicts for _, verdicts in works] == [[Released("it could not start in the time of its limit")]] * 2
+    assert [work.has_begun for work, _ in works] == [False] * 2
+    unused = [pool._in_flight.unused.popleft() for _ in range(2)]
+    assert sorted(each.items for each in unused) == [((1, 255),), ((2, 255),)]
+    assert [each.hits for each in unused] == [(("x", NOW),)] * 2
+    pool.begin(items_of(task, 1), [permit()])
     assert ended.get(timeout=60)[1] == [Done()]
+    assert not pool._in_flight.unused, "a call that began has used what it was granted"
 
 
 @pytest.mark.parametrize("task", ["plain", "other"])
-def test_calls_beyond_what_was_granted_are_given_back(make: Make, task: str) -> None:
+def test_a_call_that_was_taken_away_before_it_began_is_given_back(make: Make, task: str) -> None:
     pool, ended = make(task)
-    pool.begin(items_of(task, 5), 2)
-    ends = [ended.get(timeout=60)[1] for _ in range(5)]
-    assert (ends.count([Released("its limit allowed fewer calls")]), ends.count([Done()])) == (3, 2)
+    later = permit()
+    later.at = ticks() + 3_600
+    (item,) = items_of(task, 1)
+    pool.begin([item], [later])
+    pool._in_flight.drop([(item.id, item.fence)])
+    assert [each.items for each in pool._in_flight.unused] == [((item.id, item.fence),)]
+    assert ended.empty()
 
 
-def test_suspects_are_calls_of_their_own_and_go_first(make: Make) -> None:
+def test_suspects_run_apart_in_the_calls_that_were_granted_for_them(make: Make) -> None:
     apart: list[Work] = []
     pool, ended = make("batched", isolate=apart.extend)
     suspects = [an_item(id=n, task="batched", crashes=1) for n in (101, 102)]
-    pool.begin([*items_of("batched", 5), *suspects], 2)
-    assert [work.items[0].id for work in apart] == [101, 102]
+    pool.begin([*items_of("batched", 5), *suspects], [permit(5), permit(2)])
+    assert [[item.id for item in work.items] for work in apart] == [[101, 102]]
     work, verdicts = ended.get(timeout=60)
-    assert (len(work.items), verdicts) == (5, [Released("its limit allowed fewer calls")] * 5)
-    assert pool.free_calls() == 1, "wherever they run, they were granted here"
-    for each in apart:
-        each.over(each)
-    assert pool.free_calls() == 3
+    assert (len(work.items), verdicts) == (5, [Done()] * 5)
+    until(lambda: pool.free_calls() == 2)
+    apart[0].over(apart[0])
+    assert pool.free_calls() == 3, "wherever it runs, it was granted here"
+
+
+def test_suspects_share_a_call_only_where_they_run_apart(make: Make) -> None:
+    assert make("batched")[0].suspects == Suspects()
+    assert make("batched", isolate=lambda works: None)[0].suspects == Suspects(crash_limit=3, tries=3)
 
 
 def test_half_a_batch_takes_a_whole_place(make: Make) -> None:
     pool, _ = make("batched", size=2, isolate=lambda works: None)
-    pool.begin([an_item(id=n, task="batched", crashes=1) for n in (1, 2)], 2)
+    pool.begin([an_item(id=n, task="batched", crashes=1) for n in (1, 2)], [permit(), permit()])
     assert (pool.free_calls(), pool.room()) == (0, 0), "two items, two calls: there is no room for a third"
 
 
 def test_room_is_for_calls_that_can_begin_at_once(make: Make) -> None:
     pool, _ = make("batched", size=2, isolate=lambda works: None)
     assert (pool.free_calls(), pool.room()) == (2, 10)
-    pool.begin([an_item(id=1, task="batched", crashes=1)], 1)
+    pool.begin([an_item(id=1, task="batched", crashes=1)], [permit()])
     assert (pool.free_calls(), pool.room()) == (1, 5)
 
 

@@ -16,7 +16,7 @@ from duly.store.sqlite import Sqlite
 ONLY_POSTGRES = {
     "open_ring", "lock_jobs", "lock_ring", "lock_rings", "lock_schedules", "lock_waiting", "start",
     "by_index", "now", "put", "put_one_and_tell", "tell", "tell_of_ends",
-    "new_meters", "lock_meters", "database_id",
+    "new_meters", "lock_meters", "keep_hits", "database_id",
 }  # fmt: skip
 ONLY_SQLITE = {
     "hit", "last_fence", "lease", "tried", "old",

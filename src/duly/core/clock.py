@@ -26,7 +26,8 @@ def begin_of(time: datetime, step: int) -> datetime:
     return time - (time - EPOCH) % timedelta(seconds=step)
 
 
-def _ticks() -> float:
+def ticks() -> float:
+    """Seconds on the clock of this host that nobody sets."""
     # If the system has one, use the clock that continues while the machine sleeps.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
@@ -60,7 +61,7 @@ class DatabaseClock:
         if offset is None:
             with self._lock:
                 offset = self._measure() if self._offset is None else self._offset
-        return EPOCH + timedelta(seconds=offset + _ticks())
+        return EPOCH + timedelta(seconds=offset + ticks())
 
     def stamp(self) -> datetime | None:
         return None
@@ -79,9 +80,9 @@ class DatabaseClock:
         return best[1]
 
     def _probe(self) -> tuple[float, float]:
-        sent = _ticks()
+        sent = ticks()
         theirs = self._read()
-        got = _ticks()
+        got = ticks()
         return got - sent, (theirs - EPOCH).total_seconds() - (sent + got) / 2
 
 

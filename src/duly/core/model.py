@@ -7,7 +7,7 @@ applies it if the item is still in the state and under the fence that the change
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -315,12 +315,76 @@ class Meter(Struct, frozen=True, gc=False):
     def is_concurrency(self) -> bool:
         return self.per is None and self.since is None
 
+    @property
+    def is_rate(self) -> bool:
+        return self.per is not None and self.since is None
+
 
 class Ask(Struct, frozen=True, gc=False):
     """A share under limits: it may be claimed as far as all of these meters have room."""
 
     share: Share
     meters: tuple[Meter, ...]
+
+
+class Suspects(Struct, frozen=True, gc=False):
+    """How items are called that may have crashed a worker: apart from others, and together as long as that is safe.
+
+    It is not when a crash of such a call would send all of its items to review.
+    """
+
+    crash_limit: int = 1
+    tries: int = 1
+
+    def is_alone(self, item: Item) -> bool:
+        tries = item.max_attempts or self.tries
+        return item.crashes > 0 and (item.crashes + 1 >= self.crash_limit or item.attempt + 1 >= tries)
+
+
+ALONE: Final = Suspects()
+
+
+class OwnStart(NamedTuple):
+    """A call of this worker under a limit, by its own clock: by when it has to begin, and when it did."""
+
+    by: datetime
+    begun: datetime | None = None
+
+
+# The calls of one meter, by the times that its row has for them: several calls may have the same time.
+OwnStarts: TypeAlias = Mapping[datetime, Sequence[OwnStart]]
+NO_STARTS: Final[OwnStarts] = {}
+
+
+class StartTiming(Struct, frozen=True, gc=False):
+    """What a worker knows of the time between a claim under limits and the start of its calls."""
+
+    delay: timedelta = timedelta()  # until a call that may begin at once can begin here
+    spread: timedelta = timedelta()  # how much later than the slack of a limit allows calls may begin
+    ahead: timedelta = timedelta()  # how early to grant calls that may begin later
+    blur: timedelta = timedelta()  # how much later the database's clock may be than this worker takes it for
+    own: Mapping[str, OwnStarts] = {}  # its own calls under each meter that can still count
+
+
+AT_ONCE: Final = StartTiming()
+
+
+class MeterHit(NamedTuple):
+    """What a meter with a sliding window counts for a call."""
+
+    name: str
+    at: datetime  # the time that its row has for it
+    by: datetime  # the same by the clock of the worker that asked
+    per: float  # the window of the meter, in seconds; the longest, if meters of this name differ
+
+
+class CallStart(Struct, frozen=True, gc=False):
+    """When a granted call may begin, and what it took of meters; by the clock of the worker that asked."""
+
+    size: int = 1  # how many items it is for
+    at: datetime | None = None  # not before this; None: at once
+    by: datetime | None = None  # not after this; None: at any time
+    hits: tuple[MeterHit, ...] = ()
 
 
 class Grant(Struct, frozen=True, gc=False):
@@ -332,7 +396,15 @@ class Grant(Struct, frozen=True, gc=False):
     is_short: bool = False  # there were fewer items than its meters had room for
     is_refused: bool = False  # a meter had no room
     until: datetime | None = None  # when to ask again after a refusal; None: unknown
-    per: float | None = None  # the shortest window among its limits, which bounds how soon the calls must begin
+    starts: tuple[CallStart, ...] = ()  # one for each call, in the order of the items
+    seats: Mapping[int, tuple[str, datetime]] = {}  # of items that a retry window counted: its meter, and the time
+
+
+class UnusedCall(Struct, frozen=True, gc=False):
+    """A call that was granted and did not begin: what meters count for it, and its items, each with its fence."""
+
+    hits: tuple[tuple[str, datetime], ...]
+    items: tuple[tuple[int, int], ...]
 
 
 class Verdict(Exception):

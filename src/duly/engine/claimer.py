@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from operator import attrgetter
 from typing import Protocol
 
 from duly.core.clock import EPOCH, JUMP, Clock
 from duly.core.decide import UNKNOWN, decide
-from duly.core.model import Ask, Expired, Grant, Head, Item, Released, Share
-from duly.core.policy.limits import slack
+from duly.core.model import Ask, Expired, Grant, Head, Item, Released, Share, Suspects
 from duly.engine.due_lines import BARREN, SOON, DueLines
 from duly.engine.metering import Meters
 from duly.engine.news import ClaimerInbox
 from duly.engine.ready_lines import Room, TurnLog
+from duly.engine.starts import NO_SEATS, Permit, Seats, Starts
 from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
 
@@ -32,8 +33,6 @@ LATER = timedelta(milliseconds=100)
 ASK_AGAIN = timedelta(seconds=60)
 # How long to wait when too many results are still to be written.
 BREATH = timedelta(milliseconds=50)
-# The part of a limit's slack within which a call must begin.
-START_WITHIN = 0.8
 # How many lines one survey looks at, and how many items one glance at what has just fallen due.
 PORTION = 500
 GLANCED = 200
@@ -60,13 +59,17 @@ class Pool(Room, Protocol):
     batch: int
     meters: Meters | None  # None: its tasks have no limits
 
+    @property
+    def suspects(self) -> Suspects:
+        """How items are called that may have crashed a worker."""
+
     def room(self) -> int: ...
 
     def free_calls(self) -> int:
         """How many calls could begin now."""
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        """Run these items in at most `calls` calls; release those that cannot begin by `start_by` (monotonic clock)."""
+    def begin(self, items: list[Item], permits: Sequence[Permit] | None = None, seats: Seats = NO_SEATS) -> None:
+        """Run these items. Under limits, there is a permit for each call, and seats of items in retry windows."""
 
 
 class Claimer:
@@ -84,6 +87,7 @@ class Claimer:
         inbox: ClaimerInbox | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
         turn_log: TurnLog | None = None,
+        starts: Starts | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -99,6 +103,7 @@ class Claimer:
         self._worker = worker
         self._clock = clock
         self._is_swamped = is_swamped
+        self._starts = starts or Starts()
         self._stopped = False
 
     def _expect_anew(self) -> None:
@@ -148,7 +153,10 @@ class Claimer:
             now = self._now(now)
             self._open_inbox(now)
             # One claim for each pool in turn, so that none keeps the others waiting.
-            if not [True for pool, lines in self._lines_of if self._claim(pool, lines, now)] or self._stopped:
+            begun = self._starts.clock()
+            has_more = [True for pool, lines in self._lines_of if self._claim(pool, lines, now)]
+            self._starts.took(self._starts.clock() - begun)
+            if not has_more or self._stopped:
                 return self._next()
         return now
 
@@ -264,9 +272,15 @@ class Claimer:
         ]
         if not asks:
             return False
-        begun = time.monotonic()
-        grants = self._store.claim_metered(asks, self._worker, self._stamp(now), self._lease, calls, pool.batch)
-        self._begin_granted(pool, grants, now, begun)
+        timing = self._starts.timing(asks)
+        ends, begun = time.monotonic() + self._lease.total_seconds(), self._starts.clock()
+        grants = self._store.claim_metered(
+            asks, self._worker, self._stamp(now), self._lease, calls, pool.batch, timing, pool.suspects
+        )
+        for grant in grants:
+            if grant.items:
+                permits = self._starts.permits(grant, begun)
+                self._begin(pool, grant.items, now, ends, permits, grant.seats)
         asked = [(ask, grant) for ask, grant in zip(asks, grants, strict=True) if grant.is_asked]
         lines.asked(ask.share for ask, _ in asked)
         for ask, grant in asked:
@@ -282,7 +296,9 @@ class Claimer:
             self._turn_log.turns(share.line).served(share, grant.calls)
         if grant.is_refused and share.started_since is None:
             lines.hold(share, self._ask_again(lines, share, grant, now), is_pace=meters.is_paced(share, now))
-        elif grant.is_short or grant.is_refused:
+        elif grant.is_refused:
+            lines.hasten(share, self._ask_again(lines, share, grant, now))
+        elif grant.is_short:
             lines.exhausted(share, bool(grant.items), now)
             self._look_soon(now)
 
@@ -300,40 +316,47 @@ class Claimer:
 
     # -- beginning
 
-    def _begin_granted(self, pool: Pool, grants: Sequence[Grant], now: datetime, begun: float) -> None:
-        granted = [grant for grant in grants if grant.items]
-        if pool.batch == 1 and granted:  # each item is a call, so all of them begin together
-            rates = [grant.per for grant in granted if grant.per is not None]
-            items = [item for grant in granted for item in grant.items]
-            granted = [Grant(items, sum(grant.calls for grant in granted), per=min(rates, default=None))]
-        for grant in granted:
-            start_by = float("inf") if grant.per is None else begun + START_WITHIN * slack(grant.per).total_seconds()
-            self._begin(pool, grant.items, now, begun + self._lease.total_seconds(), grant.calls, start_by)
-
     def _begin(
         self,
         pool: Pool,
         items: list[Item],
         now: datetime,
         ends: float,
-        calls: int | None = None,
-        start_by: float = float("inf"),
+        permits: list[Permit] | None = None,
+        seats: Seats = NO_SEATS,
     ) -> None:
         # What is claimed while the worker stops is given back. Only first tries expire: an item that was started in
         # time is retried, however late.
-        is_stopped = self._stopped
+        granted, is_stopped = items, self._stopped
         if gone := [item for item in items if is_stopped or _is_too_late(item, now)]:
             outcome = Released("its worker stopped") if is_stopped else Expired()
             ids = {item.id for item in gone}
             items = [item for item in items if item.id not in ids]
             closed = {item.fence for item in gone} - {item.fence for item in items}
             self._store.settle([decide(item, outcome, now, UNKNOWN) for item in gone], sorted(closed))
-        if items := self._in_flight.lease(items, ends):
+        items = self._in_flight.lease(items, ends)
+        if permits is not None and len(items) < len(granted):
+            permits = self._still_needed(permits, granted, {item.id for item in items}, seats)
+        if items:
             try:
-                pool.begin(items, calls, start_by)
+                pool.begin(items, permits, seats)
             except BaseException:
                 self._in_flight.let_go(items)  # so that their lease runs out and another worker takes them
                 raise
+
+    def _still_needed(
+        self, permits: Sequence[Permit], granted: list[Item], ids: Container[int], seats: Seats
+    ) -> list[Permit]:
+        """The permits of calls that these items are left for; the others are given back."""
+        rest, needed = iter(granted), []
+        for permit in permits:
+            call = list(islice(rest, permit.size))
+            permit.size = sum(item.id in ids for item in call)
+            if permit.size:
+                needed.append(permit)
+            else:
+                self._in_flight.give_back(permit.unused(call, seats))
+        return needed
 
 
 def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:

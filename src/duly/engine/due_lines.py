@@ -227,6 +227,15 @@ class DueLines:
             self.held[share.line][share.lane, rank] = (until, floor)
             self._later.push(until, Head(share.line, share.lane, rank, floor))
 
+    def hasten(self, share: Share, until: datetime) -> None:
+        """Some items of this share may have room earlier than those for which its line is held."""
+        places = self.held.get(share.line, {})
+        for rank in share.ranks:
+            held_until, floor = places.get((share.lane, rank), (EPOCH, EPOCH))
+            if until < held_until:
+                places[share.lane, rank] = (until, floor)
+                self._later.push(until, Head(share.line, share.lane, rank, floor))
+
 
 def _lasts(items: Sequence[Item]) -> dict[tuple[str, str, str | None, Lane, int], datetime]:
     """The due time of the last item of each group, for items in the order of their due times."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
-from math import inf
 from typing import Any
 
 from msgspec.structs import replace
 
-from duly.core.model import Meter, Share
+from duly.core.model import Meter, Share, Suspects
 from duly.core.policy.lateness import Holds
-from duly.core.policy.limits import Limit, slack
+from duly.core.policy.limits import Limit
 from duly.core.policy.outage import Source
 from duly.core.policy.retry import SPREAD, Windows, windows_of
 from duly.engine.work import Tasks
@@ -20,8 +19,6 @@ from duly.store.claims import family
 from duly.store.contract import FRESH
 from duly.tasks.task import Task
 
-# The part of a limit's slack that a granted call may spend waiting for a slot.
-PART = 0.6
 # How many queues' meters are remembered.
 MANY = 20_000
 
@@ -44,29 +41,25 @@ class Meters:
         self._prefixes = prefixes
         self._by_queue = lru_cache(MANY)(self.of_queue)
 
-    def patience(self) -> float:
-        """Seconds that a granted call may wait for a slot: less than the slack, since other delays come on top."""
-        rates = [limit.seconds for limit in (*self._limits, self._backlog) if limit is not None]
-        return min((PART * slack(rate).total_seconds() for rate in rates if rate is not None), default=inf)
-
     def of(self, share: Share, now: datetime, with_torn: bool = False) -> Iterator[tuple[Share, tuple[Meter, ...]]]:
-        """The share with its meters. With `with_torn`, first one of items that its window has counted already."""
+        """The share with its meters. With `with_torn`, then one of items that its window has counted already."""
         queue = share.line.queue
-        meters = self._by_queue(queue)
+        meters, seated = self._by_queue(queue), None
         if self._source is not None:
             meters += self._probe(self._source)
         if share.lane == "retry" and self._windows is not None:
             opened, opens = self._windows.around(now)
             all_due = opened + SPREAD
             cap, until = (0, all_due) if now < all_due else (self._windows.cap, opens)
-            # Items that waited for the window were due by then; those due later lost their worker, or were throttled.
-            if with_torn and now > all_due:
-                floors = tuple(max(floor, all_due + timedelta(microseconds=1)) for floor in share.floors)
-                yield replace(share, floors=floors, started_since=opened), meters
+            seated = meters
             meters += (Meter(f"window:{queue} {self._windows.rule}", cap, since=opened, until=until),)
         if self._backlog is not None and self.is_paced(share, now):
             meters += (self._backlog.meter(queue),)
         yield share, meters
+        # Items that waited for the window were due by then; those due later lost their worker, or were throttled.
+        if seated is not None and with_torn and now > all_due:
+            floors = tuple(max(floor, all_due + timedelta(microseconds=1)) for floor in share.floors)
+            yield replace(share, floors=floors, started_since=opened), seated
 
     def of_queue(self, queue: str) -> tuple[Meter, ...]:
         """The meters of the tasks' limits for the items of this queue."""
@@ -89,6 +82,12 @@ def meters_of(tasks: Sequence[Task[..., Any]], probe: Probe = lambda _: ()) -> M
     """
     metering = metering_of(tasks[0])
     return Meters(metering, prefixes_of(tasks), probe) if any(metering) else None
+
+
+def suspects_of(tasks: Iterable[Task[..., Any]]) -> Suspects:
+    """How items of these tasks under suspicion are called, where a call of several has a process of its own."""
+    rules = [task.rules for task in tasks]
+    return Suspects(min(each.crash_limit for each in rules), min(each.retry.tries_for(()) for each in rules))
 
 
 def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:

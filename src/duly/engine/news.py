@@ -50,6 +50,13 @@ class ClaimerInbox:
         self.reports.extend(line for line in {item.line for item in items} if line.task in self.tasks)
         self.wake()
 
+    def released(self, items: Iterable[Item]) -> None:
+        """Report that calls of these items were given back: they are due again, and their limits have room."""
+        items = list(items)
+        self.freed(items)
+        for item in items:
+            self.put(Head(item.line, item.lane, item.rank, item.due_at))
+
     def changed(self) -> None:
         """Report that something else changed, so that the lines are surveyed soon."""
         self.look = True

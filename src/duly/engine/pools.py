@@ -14,13 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
-from duly.core.model import Failed, Item, Line, Released
+from duly.core.model import ALONE, Failed, Item, Line, Released, Suspects
 from duly.engine.calls import Verdicts
 from duly.engine.gate import PaceGate
-from duly.engine.metering import Probe, meters_of, prefixes_of
-from duly.engine.rows import AHEAD, WorkRow, WorkRows
+from duly.engine.metering import Probe, meters_of, prefixes_of, suspects_of
+from duly.engine.rows import WorkRow, WorkRows
 from duly.engine.runaways import Runaways
+from duly.engine.starts import NO_SEATS, Permit, Seats, Starts
 from duly.engine.work import InFlight, Tasks, Wake, Work
 
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
@@ -39,6 +41,8 @@ class PoolContext:
     wake_claimer: Wake
     # Runs works in processes of their own, for items that may have crashed a worker; None: they run here.
     isolate: Callable[[list[Work]], None] | None = None
+    # When calls under limits may begin.
+    starts: Starts = field(default_factory=Starts)
     # What its calls have to pass, if its tasks have a pace.
     gate: PaceGate | None = None
     probe: Probe = lambda _: ()
@@ -55,6 +59,7 @@ class HandlerPool:
         self._wake_claimer = context.wake_claimer
         self._isolate = context.isolate
         self._runaways = context.runaways
+        self._begins_here = True  # False: handlers begin in other processes, which see to their permits
         self.gate = context.gate
         self._widest = size
         self.tasks: Sequence[str] = list(tasks)
@@ -62,8 +67,8 @@ class HandlerPool:
         self._tasks = tasks
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
         self.meters = meters_of(list(tasks.values()), context.probe)
-        # How many seconds' worth of work may wait here; calls under a limit must begin within the limit's slack.
-        self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
+        self._starts_of_calls = context.starts
+        self._took = 0.0  # seconds that a call takes, of late
         has_one_queue = len({task.queue for task in tasks.values()}) == 1 and not prefixes_of(tasks.values())
         self._rows = WorkRows(size, has_one_queue=has_one_queue)
         self._most = most
@@ -77,12 +82,17 @@ class HandlerPool:
     def start(self) -> None:
         """Be ready for works; most pools start what they need with the first of them."""
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        self.add(self._accept(items, calls, start_by))
+    def begin(self, items: list[Item], permits: Sequence[Permit] | None = None, seats: Seats = NO_SEATS) -> None:
+        self.add(self._accept(items, permits, seats))
 
     def add(self, works: list[Work]) -> None:
-        """Run these works as soon as there are slots for them."""
+        """Run these works as soon as they may begin and there are slots for them."""
         self._in_flight.hold(works)
+        has_permits = bool(works) and works[0].permit is not None
+        self.enter(self._starts_of_calls.hold(self, works) if has_permits else works)
+
+    def enter(self, works: list[Work]) -> None:
+        """Run these works as soon as there are slots for them."""
         self._rows.add(works)
         self._rouse(len(works))
 
@@ -102,23 +112,37 @@ class HandlerPool:
     def size(self, size: int) -> None:
         self._rows.size = size
 
+    @property
+    def suspects(self) -> Suspects:
+        """How items under suspicion are called here: a call of several needs a process of its own to crash in."""
+        return ALONE if self._isolate is None else suspects_of(self._tasks.values())
+
     def free_calls(self) -> int:
-        """How many calls could begin now, or very soon if calls end quickly."""
-        soon = int(self._rows.all.lookahead() * self._patience / AHEAD)  # that end while a granted call may wait
-        return self.size + soon // self.batch - (self._called - self._returned)
+        """How many calls could begin now, or by the time for which calls are granted."""
+        return self.size + self._soon() - (self._called - self._returned)
+
+    def _soon(self) -> int:
+        """How many more calls than there are slots can begin in the time for which calls are granted."""
+        if not self._took:
+            return 0
+        return min(int(self.size * self._starts_of_calls.ahead / max(self._took, 0.001)), self._most)
 
     def room(self) -> int:
         """How many items to claim now."""
         if self.gate is not None:
             self.size = min(self._widest, self.gate.width())
         floor = self.size * self.batch
-        target = floor + min(self._rows.all.lookahead(), 2 * self._most)
-        self._low = max(floor - self.batch, target // 2)
+        if self.meters is None:
+            target = floor + min(self._rows.all.lookahead(), 2 * self._most)
+            self._low = max(floor - self.batch, target // 2)
+        else:
+            target = floor + self._soon() * self.batch
+            self._low = target - self.batch
         self._stuck = self._rows.stuck(self.batch)
         if self._is_busy():
             return 0
         room = min(target - (self._begun - self._ended - self._stuck), self._most)
-        if self.meters is not None:  # calls under a limit must begin soon
+        if self.meters is not None:
             room = min(room, self.free_calls() * self.batch)
         if self.gate is not None:
             room = min(room, self.gate.claim())
@@ -142,7 +166,7 @@ class HandlerPool:
         return [owner or "" for owner in self._rows.owners_in_use()]
 
     def _allowed(self, wanted: int, ahead: int) -> int:
-        return max(wanted + int(ahead * self._patience / AHEAD), 0)
+        return max(wanted + (ahead if self.meters is None else self._soon() * self.batch), 0)
 
     def _is_busy(self) -> bool:
         """Whether enough works wait here, so that no more should be claimed."""
@@ -174,18 +198,22 @@ class HandlerPool:
 
     def _starts(self, work: Work) -> bool:
         """Whether this work begins now; not if it was taken away, or comes too late for its limit and is released."""
+        work.has_begun = True  # before the look, so that whoever takes it away just now does not give its call back
         if not self._in_flight.holds(work):
             return False
-        now = time.monotonic()
-        if now > work.start_by:
+        if self._begins_here and work.permit is not None and not work.permit.begin():
+            work.has_begun = False
             self._finish(work, [Released("it could not start in the time of its limit")] * len(work.items), None)
             return False
-        work.deadline = now + work.task.deadline
+        work.deadline = time.monotonic() + work.task.deadline
         return True
 
     def _end(self, work: Work, verdicts: Verdicts) -> float:
         """A handler has ended by itself; returns when."""
         now = time.monotonic()
+        if self.meters is not None and work.has_begun:
+            took = now - work.deadline + work.task.deadline
+            self._took = 0.9 * self._took + 0.1 * took if self._took else took
         if self.gate is not None:
             self._count(self.gate, work, verdicts)
         if not self._finish(work, verdicts, now):
@@ -222,24 +250,32 @@ class HandlerPool:
         for name, batch in batches.items():
             yield Work(self._tasks[name], batch)
 
-    def _accept(self, items: list[Item], calls: int | None, start_by: float) -> list[Work]:
+    def _accept(self, items: list[Item], permits: Sequence[Permit] | None, seats: Seats) -> list[Work]:
         """The works to run here. Suspects, which may take a process down, are passed on to run in one of their own."""
         self._begun += len(items)
         apart = [item for item in items if item.crashes] if self._isolate is not None else []
-        works = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
-        works += self._cut([item for item in items if not item.crashes] if apart else items)
+        if permits is None:
+            works = [Work(self._tasks[item.task], [item]) for item in apart]
+            works += self._cut([item for item in items if not item.crashes] if apart else items)
+        else:
+            works = list(self._granted(items, permits, seats))
         self._called += len(works)
-        for work in works:
-            work.start_by = start_by
-        if calls is not None and len(works) > calls:  # there are more calls than were granted
-            works, surplus = works[:calls], works[calls:]
-            self._in_flight.hold(surplus)
-            for work in surplus:
-                self._finish(work, [Released("its limit allowed fewer calls")] * len(work.items), None)
-                self._over(work)
         if apart and self._isolate is not None:
-            self._isolate(works[: len(apart)])
-        return works[len(apart) :]
+            away = [work for work in works if work.items[0].crashes]
+            for work in away:
+                work.over = self._over
+            self._isolate(away)
+            works = [work for work in works if work.over is None]
+        return works
+
+    def _granted(self, items: list[Item], permits: Sequence[Permit], seats: Seats) -> Iterator[Work]:
+        """The works that these permits are for."""
+        rest = iter(items)
+        for permit in permits:
+            own = list(islice(rest, permit.size))
+            work = Work(self._tasks[own[0].task], own)
+            work.permit, work.seats = permit, seats
+            yield work
 
     def _done(self, work: Work) -> None:
         """A work has left this pool; the pool that claimed it counts it as over."""

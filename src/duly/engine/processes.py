@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
@@ -114,8 +113,9 @@ class ProcessSlot:
             if not self._is_up():
                 error = f"cannot start a process for this: it {self._end()}"
                 return [Failed(error, ("duly.NoProcess",))] * len(work.items)
-            # The child took too long to start for the limit, or the work was stopped before there was a child to kill.
-            if time.monotonic() > work.start_by or self._stopped is work:
+            # The work was stopped before there was a child to kill, or the child took too long to start for the limit.
+            if self._stopped is work or (work.permit is not None and not work.permit.begin()):
+                work.has_begun = False
                 return [Released("its process did not start in time")] * len(work.items)
             verdicts = self._ask(work)
             return verdicts or [Crashed(f"the process that ran this {self._end()}")] * len(work.items)

@@ -70,7 +70,7 @@ class Pruner:
         looked = self._store.read("idle_meters", given)
         spent = [name for name, at in looked if at is None or at < _counts_since(name, now)]
         if spent:
-            self._store.write("forget_meters", {"names": encode(spent).decode(), "before": before})
+            self._store.write("forget_meters", {"names": encode(sorted(spent)).decode(), "before": before})
         self._after_meter = looked[-1][0] if len(looked) == PORTION else ""
         return now + (BREATH if self._after_meter else METERS_EVERY)
 

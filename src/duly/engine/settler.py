@@ -36,6 +36,7 @@ class Settler:
     """`finish` takes verdicts from any thread, and a tick writes them.
 
     `wake` asks for a tick. Of what was written, `ran` gets the durations, `freed` the items and `settled` the changes.
+    `released` gets the items whose calls were given back, because they did not begin.
     """
 
     store: Store
@@ -47,18 +48,28 @@ class Settler:
     ran: Callable[[list[tuple[str, float]]], None] = nothing
     freed: Callable[[list[Item]], None] = nothing
     settled: Callable[[list[Change]], None] = nothing
+    released: Callable[[list[Item]], None] = nothing
 
     def __post_init__(self) -> None:
         self._outbox: deque[tuple[Work, Verdicts, float | None]] = deque()
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._over: list[Item] = []
+        self._released: list[Item] = []  # those whose calls under limits did not begin
         self._since: datetime | None = None
 
     def __len__(self) -> int:
         # Changes without work of their own, which take failures back, wait too when they could not be written.
         alone = 0 if self._over else len(self._changes)
-        return len(self._outbox) + len(self._over) + len(self.in_flight.to_close) + self.outages.corrections + alone
+        unused = len(self.in_flight.unused)
+        return (
+            len(self._outbox)
+            + len(self._over)
+            + len(self.in_flight.to_close)
+            + self.outages.corrections
+            + alone
+            + unused
+        )
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take the verdicts of a work, from any thread; False when there are verdicts for it already.
@@ -92,6 +103,7 @@ class Settler:
         # Decided once and kept until it is written, so that an outage of the database does not change the decision.
         if not self._over:
             self._take_out(now)
+        self._give_back()
         emptied = list(self.in_flight.to_close)
         try:
             refused = set(self.store.settle(self._changes, [*self._closed, *emptied]))
@@ -108,8 +120,22 @@ class Settler:
         # Leases are held until the verdicts are written, so that no worker runs these items again.
         self.in_flight.to_close.extend(set(self.in_flight.let_go(self._over)).difference(self._closed))
         self.freed(self._over)
+        if self._released:
+            self.released(self._released)
         self.settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
-        self._changes, self._closed, self._over = [], [], []
+        self._changes, self._closed, self._over, self._released = [], [], [], []
+
+    def _give_back(self) -> None:
+        """Give back the calls that were granted and did not begin, before their items can be claimed again.
+
+        If it is not known whether that was written, it is not repeated: it could give back the calls of others.
+        """
+        unused = [self.in_flight.unused.popleft() for _ in range(len(self.in_flight.unused))]
+        if unused:
+            try:
+                self.store.give_back(unused)
+            except StoreUnavailable as error:
+                log.warning("%d calls that did not begin count for their limits: %s", len(unused), error)
 
     def _keep_late(self, refused: set[int]) -> None:
         """Keep the results of tries that ended well just after a person had cancelled their items."""
@@ -126,6 +152,8 @@ class Settler:
         while self._outbox and len(over) < MOST:
             work, verdicts, ended = self._outbox.popleft()
             over.extend(work.items)
+            if work.permit is not None and not work.has_begun:
+                self._released.extend(work.items)
             if ended is not None:
                 durations.append((work.task.name, ended - work.deadline + work.task.deadline))
             if work.task.source is not None:

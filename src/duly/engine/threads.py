@@ -20,9 +20,17 @@ class ThreadPool(HandlerPool):
     """Plain handlers. Each slot is a thread, which may pass its works on to a child process."""
 
     def __init__(
-        self, tasks: Tasks, size: int, most: int, context: PoolContext, slots: Callable[[], ThreadSlot | ProcessSlot]
+        self,
+        tasks: Tasks,
+        size: int,
+        most: int,
+        context: PoolContext,
+        slots: Callable[[], ThreadSlot | ProcessSlot],
+        *,
+        begins_here: bool = True,
     ) -> None:
         super().__init__(tasks, size, most, context)
+        self._begins_here = begins_here
         self._slots = slots
         self._lock = threading.Condition()
         self._threads = 0

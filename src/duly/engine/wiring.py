@@ -16,8 +16,8 @@ tick returned, or until its wake-up is called:
 
     claimer   by the inbox, and by pools that have room          recurrer  by the listener
     settler   by verdicts, closed leases and corrections         watch     by outages that start and end
-    keeper    by the first lease, and by the listener            all       by a database clock that was set
-    watchdog  by the first lease
+    keeper    by the first lease, and by the listener            starts    by calls that may begin later
+    watchdog  by the first lease                                 all       by a database clock that was set
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import LOOK_WITHIN, Detector, Rescuer
 from duly.engine.runaways import Runaways
 from duly.engine.settler import Settler
+from duly.engine.starts import Starts
 from duly.engine.threads import ThreadPool, ThreadSlot
 from duly.engine.watch import Watch
 from duly.engine.work import InFlight, Tasks, Work, nothing
@@ -75,7 +76,7 @@ class WakeUps:
 
     def __init__(self) -> None:
         self.claimer, self.settler, self.keeper, self.watchdog = WakeUp(), WakeUp(), WakeUp(), WakeUp()
-        self.recurrer, self.watch = WakeUp(), WakeUp()
+        self.recurrer, self.watch, self.starts = WakeUp(), WakeUp(), WakeUp()
 
     def keepers(self) -> None:
         self.keeper()
@@ -125,7 +126,8 @@ class PoolSet:
                 f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it"
                 ' to a name in a module, outside of functions and of `if __name__ == "__main__"`'
             )
-        return ThreadPool(tasks, settings.cpu_slots, most, context, partial(ProcessSlot, command, self._caller.report))
+        slots = partial(ProcessSlot, command, self._caller.report)
+        return ThreadPool(tasks, settings.cpu_slots, most, context, slots, begins_here=False)
 
     def _gate(self, pace: Pace | None) -> PaceGate | None:
         """The gate of all tasks with this pace, in whichever pools they run."""
@@ -181,24 +183,26 @@ class Flow:
         self.outages = Outages(tasks, wake_settler=wake.settler, wake_watch=wake.watch)
         self.runaways = Runaways(settings.runaways_most, wake_watch=wake.watch)
         telemetry.running_on(self.runaways.by_kind)
+        self.starts = Starts(self.store.now, wake=wake.starts)
 
         # From the end of the flow to its beginning: settle, run, claim, listen.
         has_concurrency_limits = any(limit.per is None for task in equipment.tasks.values() for limit in task.limits)
         self.settler = Settler(
             self.store, tasks, self.in_flight, self.outages, wake=wake.settler, ran=telemetry.ran,
             freed=self.inbox.freed if has_concurrency_limits else nothing, settled=self.ends.settled,
+            released=self.inbox.released,
         )  # fmt: skip
         self.keeper = Keeper(self.keeper_store, self.in_flight, lease=lease, beat=beat, wake=wake.keeper)
         caller = Caller(equipment.store, equipment.clock, telemetry, settings, self.keeper.report)
         context = PoolContext(
-            in_flight=self.in_flight, finish=self.settler.finish, wake_claimer=wake.claimer, probe=self.outages.meter,
-            runaways=self.runaways,
+            in_flight=self.in_flight, finish=self.settler.finish, wake_claimer=wake.claimer, starts=self.starts,
+            probe=self.outages.meter, runaways=self.runaways,
         )  # fmt: skip
         self.pools = PoolSet(equipment, caller, context)
         self.claimer = Claimer(
             self.store, self.pools.claiming, self.in_flight, worker,
             lease=lease, poll=settings.poll_seconds, sweep=settings.sweep_seconds, clock=equipment.clock,
-            inbox=self.inbox, is_swamped=lambda: len(self.settler) > BACKLOG,
+            inbox=self.inbox, is_swamped=lambda: len(self.settler) > BACKLOG, starts=self.starts,
         )  # fmt: skip
         self.listener = NotificationListener(
             self.keeper_store, self.inbox, self.ends, check_running=self.keeper.look_soon, wake_recurrer=wake.recurrer
@@ -237,6 +241,7 @@ class Engine:
         self.beats = Loop("keeper", flow.keeper.tick, clock, wake.keeper)
         self.news = Loop("news", flow.listener.tick, clock)
         self.chores = [
+            Loop("starts", flow.starts.tick, clock, wake.starts),
             Loop("watchdog", watchdog.tick, clock, wake.watchdog),
             Loop("rescuer", rescuer.tick, clock),
             Loop("recurrer", recurrer.tick, clock, wake.recurrer),

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.core.model import Item
+from duly.core.model import Item, UnusedCall
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     from duly.engine.rows import WorkRow
+    from duly.engine.starts import Permit, Seats
 
 log = logging.getLogger("duly.engine")
 
@@ -28,7 +29,9 @@ def nothing(*_: object) -> None:
 class Work:
     """One call of a handler: one item, or a batch of them."""
 
-    __slots__ = ("deadline", "has_ended", "items", "key", "over", "row", "start_by", "stop", "task")
+    __slots__ = (
+        "deadline", "has_begun", "has_ended", "items", "key", "over", "permit", "row", "seats", "stop", "task",
+    )  # fmt: skip
 
     def __init__(self, task: Task[..., Any], items: list[Item], over: Callable[[Work], None] | None = None) -> None:
         self.task = task
@@ -37,9 +40,11 @@ class Work:
         self.key = (items[0].id, items[0].fence)
         self.over = over  # called when it is over, if another pool runs it than the one that claimed it
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
-        self.start_by = float("inf")  # on the monotonic clock; it is released if it cannot begin by then
+        self.permit: Permit | None = None  # under limits: when it may begin; it is released if it cannot
+        self.seats: Seats = {}  # what retry windows count for its items, and others of its claim
         self.stop: Callable[[Work], None] | None = None  # set when it starts
         self.row: WorkRow | None = None  # where it waits for a slot
+        self.has_begun = False  # its handler was called, as far as limits are concerned
         self.has_ended = False  # for works that were stopped: whether their handler has really ended
 
     @property
@@ -73,6 +78,7 @@ class InFlight:
         self._wake_keeper = wake_keeper
         self._wake_settler = wake_settler
         self.to_close: deque[int] = deque()  # the fences of leases without items, which the settler closes
+        self.unused: deque[UnusedCall] = deque()  # calls that did not begin, which the settler gives back
 
     def __len__(self) -> int:
         return len(self._works)
@@ -87,7 +93,16 @@ class InFlight:
 
     def take(self, work: Work) -> bool:
         """Take the work out; False when another caller was faster and reports how it ended."""
-        return self._works.pop(work.key, None) is not None
+        if self._works.pop(work.key, None) is None:
+            return False
+        if work.permit is not None and not work.has_begun:
+            self.give_back(work.permit.unused(work.items, work.seats))
+        return True
+
+    def give_back(self, unused: UnusedCall) -> None:
+        """This call was granted and will not begin."""
+        self.unused.append(unused)
+        self._wake_settler()
 
     def works(self) -> list[Work]:
         return list(self._works.values())

@@ -192,7 +192,7 @@ class Worker:
         engine.claims.stop()
         give_up = time.monotonic() + seconds
         self._await(lambda: not engine.claims.is_alive(), 1.0)
-        self._give_back(flow.pools.unstarted())
+        self._give_back([*flow.starts.take_all(), *flow.pools.unstarted()])
         if len(flow.in_flight):
             log.info("stopping: waiting up to %g s for running handlers", seconds)
         self._await(lambda: not len(flow.in_flight), give_up - time.monotonic())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from duly.core.model import Ask, Grant, Head, Item, Line, Share
+from duly.core.model import ALONE, AT_ONCE, Ask, Grant, Head, Item, Line, Share, StartTiming, Suspects, UnusedCall
 from duly.core.shown import MeterRow
 from duly.store.granting import Hits, Leases, MeterBudget, grant_calls, leases_for, under
 from duly.store.records import ITEM
@@ -16,6 +17,18 @@ from duly.store.statements import START, C, Statements, SurveyPlace
 
 # The order in which items start.
 in_order = attrgetter("rank", "due_at", "id")
+
+
+class Terms(NamedTuple):
+    """What a claim under limits is given beside its asks."""
+
+    worker: str
+    now: datetime | None
+    lease: timedelta
+    calls: int
+    batch: int
+    timing: StartTiming
+    suspects: Suspects
 
 
 class Claims(Statements[C]):
@@ -57,17 +70,6 @@ class Claims(Statements[C]):
         self._run("resume", {"queue": queue}, connection)
 
     def claim_metered(
-        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
-    ) -> list[Grant]:
-        """`claim` under limits: for at most `calls` calls of up to `batch` items, as far as the meters have room.
-
-        The first asks are served first. A call under a limit on calls at the same time gets a lease of its own, because
-        such limits count leases. There is an answer for each ask, in their order.
-        """
-        with self._writing() as connection:
-            return self._grants(asks, worker, now, lease, calls, batch, connection)
-
-    def _grants(
         self,
         asks: Sequence[Ask],
         worker: str,
@@ -75,15 +77,43 @@ class Claims(Statements[C]):
         lease: timedelta,
         calls: int,
         batch: int,
-        connection: C,
+        timing: StartTiming = AT_ONCE,
+        suspects: Suspects = ALONE,
     ) -> list[Grant]:
-        meters, now = self._meters(meter_names(asks), now, connection)
-        budget = MeterBudget(asks, meters, self._under_way(asks, connection), now)
-        grants = grant_calls(asks, budget, calls, batch, partial(self._pick, now, connection))
-        if leases := leases_for(asks, grants, batch):
-            fences = self._start(leases, dict(budget.hits()), worker, now, now + lease, connection)
-            grants = under(fences, grants, claimed_by=worker, started_at=now)
+        """`claim` under limits: for at most `calls` calls of up to `batch` items, as far as the meters have room.
+
+        The first asks are served first. A call under a limit on calls at the same time gets a lease of its own, because
+        such limits count leases. There is an answer for each ask, in their order.
+        """
+        with self._writing() as connection:
+            return self._grants(asks, Terms(worker, now, lease, calls, batch, timing, suspects), connection)
+
+    def _grants(self, asks: Sequence[Ask], terms: Terms, connection: C) -> list[Grant]:
+        meters, now = self._meters(meter_names(asks), terms.now, connection)
+        budget = MeterBudget(asks, meters, self._under_way(asks, connection), now, terms.timing)
+        pick = partial(self._pick, now, connection, clean_first=terms.batch > 1)
+        grants = grant_calls(asks, budget, terms.calls, terms.batch, pick, terms.suspects)
+        if leases := leases_for(asks, grants):
+            until = now + terms.lease
+            fences = self._start(leases, dict(budget.hits()), terms.worker, now, until, connection)
+            grants = under(fences, grants, claimed_by=terms.worker, started_at=now)
         return grants
+
+    def give_back(self, unused: Sequence[UnusedCall]) -> None:
+        """Calls that were granted did not begin: their meters and their retry window count them no longer.
+
+        Their items still run under their leases, and are settled next.
+        """
+        with self._writing() as connection:
+            gone = Counter(hit for call in unused for hit in call.hits)
+            rows, _ = self._meters(sorted({name for name, _ in gone}), None, connection)
+            left: dict[str, list[datetime]] = {}
+            for row in rows:
+                of_row = Counter({at: count for (name, at), count in gone.items() if name == row.name})
+                left[row.name] = sorted((Counter(row.hits) - of_row).elements())
+            self._keep_hits(left, connection)
+            pairs = [pair for call in unused for pair in call.items]
+            self._run_many("unstart", connection, id=[item for item, _ in pairs], fence=[fence for _, fence in pairs])
 
     def _meters(self, names: list[str], now: datetime | None, connection: C) -> tuple[list[MeterRow], datetime]:
         """Lock these meters until the end of the transaction; returns them and the time of the lock."""
@@ -94,8 +124,17 @@ class Claims(Statements[C]):
         names = sorted({meter.name for ask in asks for meter in ask.meters if meter.is_concurrency})
         return dict(self._run("under_way", {"names": names}, connection)) if names else {}
 
-    def _pick(self, now: datetime, connection: C, shares: Sequence[Share]) -> list[list[Item]]:
-        """The due items of each share in their order, without those of paused queues."""
+    def _pick(
+        self, now: datetime, connection: C, shares: Sequence[Share], clean_first: bool = False
+    ) -> list[list[Item]]:
+        """The due items of each share in their order, without those of paused queues.
+
+        `clean_first`: those that may have crashed a worker come last, for they share no call with others.
+        """
+        raise NotImplementedError
+
+    def _keep_hits(self, hits: Hits, connection: C) -> None:
+        """Write the hits of these meters, which are locked."""
         raise NotImplementedError
 
     def _start(

@@ -6,15 +6,27 @@ the budget counted for the items that were really there.
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice, repeat
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from duly.core.model import Ask, Grant, Item, Meter, Share
-from duly.core.policy.limits import tokens, worth_keeping
+from duly.core.model import ALONE, AT_ONCE, Ask, CallStart, Grant, Item, Meter, MeterHit, Share, StartTiming, Suspects
+from duly.core.policy.limits import (
+    MOST_AHEAD,
+    MOST_SPREAD,
+    SPREAD_WITHIN,
+    START_WITHIN,
+    as_known,
+    grants_ahead,
+    next_free,
+    slack,
+    tokens,
+    worth_keeping,
+)
 from duly.core.shown import MeterRow
 
 # Leases that are needed: for each, its items and the meters that it counts for.
@@ -27,24 +39,40 @@ class MeterBudget:
     """The free calls of the meters of some asks. They are granted ask by ask, to the first asks first."""
 
     def __init__(
-        self, asks: Sequence[Ask], rows: Sequence[MeterRow], running: Mapping[str, int], now: datetime
+        self,
+        asks: Sequence[Ask],
+        rows: Sequence[MeterRow],
+        running: Mapping[str, int],
+        now: datetime,
+        timing: StartTiming = AT_ONCE,
     ) -> None:
         self._now = now
+        self._timing = timing
         self._kept = {row.name: row for row in rows}
         self._as_set: dict[Meter, Meter] = {}
-        self._free: dict[Meter, int] = {}
+        self._free: dict[Meter, int] = {}  # of meters without a sliding window
         self._until: dict[Meter, datetime | None] = {}
+        self._calls: dict[Meter, list[datetime]] = {}  # of meters with one: by when each of its calls begins
+        self._rates: dict[str, list[Meter]] = {}  # these meters by their names, which meters may share
         for meter in {meter for ask in asks for meter in ask.meters}:
             as_set = self._as_set[meter] = self._set_by_people(meter)
-            self._free[meter], self._until[meter] = tokens(
-                as_set, self._hits(meter.name), running.get(meter.name, 0), now
-            )
-        self._exhausted = {meter for meter, free in self._free.items() if not free}
-        self._spent: Counter[str] = Counter()
+            hits = self._hits(meter.name)
+            if as_set.is_rate:
+                self._calls[meter] = as_known(as_set, worth_keeping(as_set, hits, now), timing)
+                self._rates.setdefault(meter.name, []).append(meter)
+            else:
+                self._free[meter], self._until[meter] = tokens(as_set, hits, running.get(meter.name, 0), now)
+        self._offered = {meter: list(calls) for meter, calls in self._calls.items()}
+        self._spent: dict[str, list[datetime]] = {}
 
     def refusal(self, ask: Ask) -> Grant | None:
         """The refusal of an ask that a meter has no room for. It names the time at which the last of them has room."""
-        waits = [self._until[meter] for meter in ask.meters if meter in self._exhausted]
+        waits = [self._until[meter] for meter in ask.meters if self._free.get(meter) == 0]
+        for meter in ask.meters:
+            if meter in self._calls:
+                at = next_free(self._as_set[meter], self._calls[meter], self._now)
+                if at is None or at > self._now + self._ahead(ask):
+                    waits.append(None if at is None else at - self._ahead(ask))
         if not waits:
             return None
         known = [wait for wait in waits if wait is not None]
@@ -53,22 +81,25 @@ class MeterBudget:
     def offer(self, ask: Ask, calls: int, batch: int) -> tuple[int, Share | None]:
         """Reserve calls and items for this ask; None when the asks before it took everything."""
         items = min((self._free[meter] for meter in ask.meters if meter.since is not None), default=calls * batch)
-        calls = min((calls, *(self._free[meter] for meter in ask.meters if meter.since is None)))
+        calls = min((calls, *(self._free[meter] for meter in self._counted(ask) if meter.since is None)))
         items = min(items, calls * batch, ask.share.limit)
-        calls = min(calls, -(-items // batch))
+        calls = sum(1 for _ in self._starts(ask, min(calls, -(-items // batch)), self._offered))
+        items = min(items, calls * batch)
         if items <= 0:
             return 0, None
-        for meter in ask.meters:
+        for meter in self._counted(ask):
             self._free[meter] -= items if meter.since is not None else calls
         return calls, replace(ask.share, limit=items)
 
-    def grant(self, ask: Ask, items: list[Item], offered: int, batch: int, is_short: bool) -> Grant:
-        """Count how much of an offer was used, after the number of items is known."""
-        calls = min(offered, calls_for(items, batch))
-        for name, counts_items in {meter.name: meter.since is not None for meter in ask.meters}.items():
-            self._spent[name] += len(items) if counts_items else calls
-        rates = [per for meter in ask.meters if (per := self._as_set[meter].per) is not None]
-        return Grant(items, calls, is_short=is_short, per=min(rates, default=None))
+    def grant(self, ask: Ask, calls: list[list[Item]], is_short: bool) -> Grant:
+        """Count how much of an offer was used, after it is known which items there are."""
+        starts = []
+        for call, start in zip(calls, self._starts(ask, len(calls), self._calls), strict=True):
+            starts.append(start if len(call) == 1 else replace(start, size=len(call)))
+            for hit in start.hits:
+                self._spent.setdefault(hit.name, []).append(hit.at)
+        items = [item for call in calls for item in call]
+        return Grant(items, len(calls), is_short=is_short, starts=tuple(starts), seats=self._seats(ask, items))
 
     def hits(self) -> Iterator[tuple[str, list[datetime]]]:
         """The times of all grants that each meter with a window counts after this claim.
@@ -78,10 +109,63 @@ class MeterBudget:
         """
         logs: dict[str, list[datetime]] = {}
         for meter, as_set in self._as_set.items():
-            if not as_set.is_concurrency and self._spent[meter.name]:
+            if self._spent.get(meter.name):
                 kept = [worth_keeping(each, self._hits(meter.name), self._now) for each in {meter, as_set}]
                 logs[meter.name] = max((*kept, logs.get(meter.name, [])), key=len)
-        return ((name, [*kept, *[self._now] * self._spent[name]]) for name, kept in logs.items())
+        return ((name, sorted([*kept, *self._spent[name]])) for name, kept in logs.items())
+
+    def _starts(self, ask: Ask, calls: int, taken: dict[Meter, list[datetime]]) -> Iterator[CallStart]:
+        """When each of so many calls of this ask may begin; what they take of meters is added to `taken`."""
+        own = [meter for meter in ask.meters if meter in taken]
+        if not own:
+            yield from (CallStart() for _ in range(calls))
+            return
+        timing, latest = self._timing, self._now + self._ahead(ask)
+        windows = {name: [each.per or 0.0 for each in self._named(name)] for name in {meter.name for meter in own}}
+        within = {name: START_WITHIN * min(map(slack, windows[name])) for name in windows}
+        spread = min(within.values())
+        if timing.spread:
+            per = timedelta(seconds=min(map(min, windows.values())))
+            spread = min(max(timing.spread, SPREAD_WITHIN * per), MOST_SPREAD * per)
+        while calls > 0:
+            free = [next_free(self._as_set[meter], taken[meter], self._now) for meter in own]
+            times = [at for at in free if at is not None and at <= latest]
+            if len(times) < len(free):
+                return
+            # So many calls may begin at that time: what is free at once, and else one by one.
+            count = min(calls, *(max(self._as_set[meter].most - len(taken[meter]), 1) for meter in own))
+            at = max(times)
+            soon = max(at, self._now + timing.delay)
+            hits = []
+            for name, part in within.items():
+                by = soon + spread - part  # by which it begins, but for that part of the slack
+                for meter in self._rates[name]:
+                    _insert(taken[meter], by, count)
+                hits.append(MeterHit(name, by + timing.blur, by, max(windows[name])))
+            yield from repeat(CallStart(at=at, by=soon + spread, hits=tuple(hits)), count)
+            calls -= count
+
+    def _counted(self, ask: Ask) -> Iterator[Meter]:
+        """The meters of this ask without a sliding window."""
+        return (meter for meter in ask.meters if meter in self._free)
+
+    def _named(self, name: str) -> Iterator[Meter]:
+        """The meters of this name, as they are set."""
+        return (self._as_set[meter] for meter in self._rates[name])
+
+    def _seats(self, ask: Ask, items: list[Item]) -> dict[int, tuple[str, datetime]]:
+        """Count the items for the retry window of this ask: each once, however often it is started in it."""
+        seats: dict[int, tuple[str, datetime]] = {}
+        for meter in ask.meters:
+            if meter.since is not None:
+                new = [item for item in items if item.started_at is None or item.started_at < meter.since]
+                seats.update((item.id, (meter.name, self._now)) for item in new)
+                self._spent.setdefault(meter.name, []).extend([self._now] * len(new))
+        return seats
+
+    def _ahead(self, ask: Ask) -> timedelta:
+        own = [self._as_set[meter] for meter in ask.meters]
+        return min(self._timing.ahead, MOST_AHEAD) if grants_ahead(own) else timedelta()
 
     def _hits(self, name: str) -> Sequence[datetime]:
         return self._kept[name].hits if name in self._kept else ()
@@ -94,8 +178,18 @@ class MeterBudget:
         return replace(meter, most=kept.most, per=kept.per if kept.per is not None else meter.per)
 
 
+def _insert(times: list[datetime], at: datetime, count: int) -> None:
+    place = len(times) if not times or times[-1] <= at else bisect_right(times, at)
+    times[place:place] = [at] * count
+
+
 def grant_calls(
-    asks: Sequence[Ask], budget: MeterBudget, calls: int, batch: int, pick: Callable[[list[Share]], list[list[Item]]]
+    asks: Sequence[Ask],
+    budget: MeterBudget,
+    calls: int,
+    batch: int,
+    pick: Callable[[list[Share]], list[list[Item]]],
+    suspects: Suspects = ALONE,
 ) -> list[Grant]:
     """Answer each ask with items that `pick` finds, as far as its meters have room, for at most `calls` calls."""
     answers: list[Grant | None] = [None] * len(asks)
@@ -109,7 +203,8 @@ def grant_calls(
                 calls -= offered
     picked = once(pick([share for _, _, share in offers])) if offers else []
     for (place, offered, share), items in zip(offers, picked, strict=True):
-        answers[place] = budget.grant(asks[place], items, offered, batch, len(items) < share.limit)
+        granted = list(islice(calls_of(items, batch, suspects), offered))
+        answers[place] = budget.grant(asks[place], granted, len(items) < share.limit)
     return [answer or Grant(is_asked=False) for answer in answers]
 
 
@@ -123,23 +218,19 @@ def once(picked: Sequence[list[Item]]) -> list[list[Item]]:
     return own
 
 
-def calls_of(items: Sequence[Item], batch: int) -> Iterator[list[Item]]:
-    """The items of each call of a handler; a suspect is called alone."""
+def calls_of(items: Sequence[Item], batch: int, suspects: Suspects = ALONE) -> Iterator[list[Item]]:
+    """The items of each call of a handler. Those under suspicion come last, and share no call with others."""
     if batch == 1:
         yield from ([item] for item in items)
         return
-    yield from ([item] for item in items if item.crashes)
-    rest = [item for item in items if not item.crashes]
-    yield from (rest[place : place + batch] for place in range(0, len(rest), batch))
+    alone = [item for item in items if suspects.is_alone(item)]
+    together = [item for item in items if item.crashes and not suspects.is_alone(item)]
+    for same in ([item for item in items if not item.crashes], together):
+        yield from (same[place : place + batch] for place in range(0, len(same), batch))
+    yield from ([item] for item in alone)
 
 
-def calls_for(items: Sequence[Item], batch: int) -> int:
-    """How many calls of a handler these items are."""
-    suspects = sum(item.crashes > 0 for item in items) if batch > 1 else len(items)
-    return suspects + -(-(len(items) - suspects) // batch)
-
-
-def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> Leases:
+def leases_for(asks: Sequence[Ask], grants: Sequence[Grant]) -> Leases:
     """The leases that these grants need.
 
     A call under a limit on calls at the same time has a lease of its own, whose end makes room. The rest share one.
@@ -148,7 +239,8 @@ def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> Leas
     together: list[Item] = []
     for ask, grant in zip(asks, grants, strict=True):
         if held := [meter.name for meter in ask.meters if meter.is_concurrency]:
-            leases.extend((call, held) for call in calls_of(grant.items, batch))
+            items = iter(grant.items)
+            leases.extend((list(islice(items, start.size)), held) for start in grant.starts)
         else:
             together.extend(grant.items)
     if together:

@@ -181,7 +181,8 @@ class Ledger:
         for ask, grant in zip(asks, grants, strict=True):
             self._started(grant.items)
             for opened in (meter.since for meter in ask.meters if meter.since is not None):
-                self.retried.setdefault(opened, []).extend(grant.items)
+                # An item whose worker died is started again in its window, which counts it once.
+                self.retried.setdefault(opened, []).extend(item for item in grant.items if item.id in grant.seats)
         return grants
 
     def _due_retries(self, queue: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +23,12 @@ from duly.core.shown import Row
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.keeper import Keeper
-from duly.engine.metering import metering_of, meters_of
+from duly.engine.metering import metering_of, meters_of, suspects_of
 from duly.engine.outages import Outages
 from duly.engine.ready_lines import TurnLog
 from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
+from duly.engine.starts import NO_SEATS, Permit, Seats
 from duly.engine.work import InFlight, Work
 from duly.facade.app import Duly
 from duly.store import Store, open_store
@@ -211,6 +213,7 @@ class World:
         self._finish(work, self._call(work.task, work.items))
 
     def _begin(self, work: Work) -> None:
+        work.has_begun = True
         self._attempts += len(work.items)
         if self._attempts - self._begun > self.most:
             raise DulyError(
@@ -243,6 +246,7 @@ class _Inline:
         self.batch = tasks[0].batch or 1
         self.meters = meters_of(tasks, world.outages.meter)
         self.tasks: Sequence[str] = list(self._named)
+        self.suspects = suspects_of(tasks)
 
     def allowance(self, _: Line) -> int:
         return self.room()
@@ -262,7 +266,13 @@ class _Inline:
     def free_calls(self) -> int:
         return min(self._world.free_calls(), 1)
 
-    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+    def begin(self, items: list[Item], permits: Sequence[Permit] | None = None, seats: Seats = NO_SEATS) -> None:
+        if permits is not None:
+            rest = iter(items)
+            for permit in permits:
+                own = list(islice(rest, permit.size))
+                self._world._do(Work(self._named[own[0].task], own))
+            return
         by_task: dict[str, list[Item]] = {}
         for item in items:
             by_task.setdefault(item.task, []).append(item)

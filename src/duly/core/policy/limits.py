@@ -1,8 +1,13 @@
 """Limits: how many calls there may be in any window of time, or at the same time, over all workers together.
 
 A limit is enforced when items are claimed, by a row that all workers share. But it promises something about calls, and
-a call begins a moment after its claim. So a token becomes free a little later than it could (`SLACK`), and a call that
-cannot begin within that slack is given back instead of being made.
+a call begins some time after its claim: the answer has to arrive, and a slot has to be free. So the row has for each
+call the time by which it has to begin, give or take a little (`SLACK`). A call that does not begin by then is given
+back, and so is its token. The next call in its place may begin a window later.
+
+With a database at a distance a worker asks early (`StartTiming.ahead`), and is granted calls that may begin a moment
+later. Its own calls it counts by its own clock, which says exactly when they began. Those of others it counts by the
+database's clock, which it knows only as exactly as the round trip allows (`StartTiming.blur`).
 """
 
 from __future__ import annotations
@@ -14,12 +19,25 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from duly.core.model import Meter
+from duly.core.model import NO_STARTS, Meter, StartTiming
 
 MOST = 10_000
 SLACK = 0.02
 # The slack in seconds is at least this, however short the window: a process needs some time to begin a call.
 LEAST_SLACK = 0.05
+# But it is at most this part of the window.
+MOST_SLACK = 0.25
+# The part of the slack within which a call must begin. The rest is for the way from this check to the callee.
+START_WITHIN = 0.8
+# Workers that know when their own calls began let them begin within this part of a window, and later if they must.
+SPREAD_WITHIN = 0.04
+# But not later than this part of it.
+MOST_SPREAD = 0.5
+# How early calls are granted at most.
+MOST_AHEAD = timedelta(seconds=5)
+# Only calls of windows up to this length (in seconds) are granted early: of a longer one, a round trip is no part that
+# matters, and a worker that dies would keep what it was granted for long.
+AHEAD_UP_TO = 30.0
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PERIOD = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
@@ -51,8 +69,8 @@ class Limit(Struct, frozen=True):
 def check(most: object, per: float | None) -> None:
     if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= MOST:
         raise ValueError(f"most: must be between 0 and {MOST:,}, got {most!r}; use a shorter window for more")
-    if per is not None and not 0.5 <= per <= 31 * 86_400:
-        raise ValueError(f"per: must be between half a second and 31 days, got {per:g} s")
+    if per is not None and not 0.1 <= per <= 31 * 86_400:
+        raise ValueError(f"per: must be between a tenth of a second and 31 days, got {per:g} s")
 
 
 def period(given: float | str | timedelta) -> float:
@@ -78,7 +96,7 @@ def parse_limit(text: str) -> tuple[int, float | None]:
 @lru_cache(1_000)
 def slack(per: float) -> timedelta:
     """How much later than it could a token becomes free; a call must begin within a part of it."""
-    return timedelta(seconds=max(per * SLACK, LEAST_SLACK))
+    return timedelta(seconds=max(per * SLACK, min(LEAST_SLACK, per * MOST_SLACK)))
 
 
 def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) -> tuple[int, datetime | None]:
@@ -92,7 +110,14 @@ def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) 
     free = max(meter.most - len(recent), 0)
     if meter.since is not None:
         return free, meter.until
-    return (free, None) if free or not recent or not meter.most else (0, recent[-meter.most] + _window(meter))
+    return (free, None) if free else (0, next_free(meter, recent, now))
+
+
+def next_free(meter: Meter, hits: Sequence[datetime], now: datetime) -> datetime | None:
+    """When the next call may begin under a limit with a window, after these (in order); None: when a person says so."""
+    if not meter.most:
+        return None
+    return now if len(hits) < meter.most else max(now, hits[-meter.most] + _window(meter))
 
 
 def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list[datetime]:
@@ -100,7 +125,29 @@ def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list
     if meter.since is not None:
         return [hit for hit in hits if hit >= meter.since]
     window = _window(meter)
-    return [hit for hit in hits if now - window < hit <= now + window]
+    return [hit for hit in hits if now - window < hit <= now + window + MOST_AHEAD]
+
+
+def as_known(meter: Meter, hits: Sequence[datetime], timing: StartTiming) -> list[datetime]:
+    """These hits as the worker of this timing may count them, in order: its own calls from when they really began."""
+    own = timing.own.get(meter.name, NO_STARTS)
+    if not own:
+        return sorted(hits)
+    within = START_WITHIN * slack(meter.per or 0)
+    starts = {hit: iter(own[hit]) for hit in set(hits) & own.keys()}
+    known: list[datetime] = []
+    for hit in hits:
+        start = next(starts[hit], None) if hit in starts else None
+        if start is None:
+            known.append(hit)
+        else:
+            known.append(start.by if start.begun is None else min(start.by, start.begun - within))
+    return sorted(known)
+
+
+def grants_ahead(meters: Sequence[Meter]) -> bool:
+    """Whether calls under these limits are granted before they may begin."""
+    return all(meter.per is not None and meter.per <= AHEAD_UP_TO for meter in meters if meter.since is None)
 
 
 def _window(meter: Meter) -> timedelta:

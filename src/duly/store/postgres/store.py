@@ -23,7 +23,7 @@ from duly.core.clock import EPOCH
 from duly.core.errors import ConstraintViolated, WrongState
 from duly.core.model import Ask, Change, Grant, Item, NewItem, NewRow, Placed, Share
 from duly.core.shown import MeterRow
-from duly.store.claims import families, in_order, meter_names
+from duly.store.claims import Terms, families, in_order, meter_names
 from duly.store.contract import AWAITED, News, Store
 from duly.store.dialects import at_once, named
 from duly.store.granting import Hits, Leases, MeterBudget
@@ -135,21 +135,21 @@ class PostgresStore(sessions.Sessions, Store):
         given = {**_shares(shares), "worker": worker, "now": now, "lease": lease}
         return sorted(self._all(ITEM, "claim", given), key=in_order)
 
-    def claim_metered(
-        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
-    ) -> list[Grant]:
-        with self._writing() as connection:
-            self._run("by_index", {}, connection)
-            answers = self._refusals(asks, now, connection) if len(asks) > 2 * calls + FEW else [None] * len(asks)
-            # Lock no more meters than these calls could need.
-            served = [ask for ask, answer in zip(asks, answers, strict=True) if answer is None][: calls + FEW]
-            grants = iter(self._grants(served, worker, now, lease, calls, batch, connection) if served else ())
+    def _grants(self, asks: Sequence[Ask], terms: Terms, connection: Connection) -> list[Grant]:
+        self._run("by_index", {}, connection)
+        answers: list[Grant | None] = [None] * len(asks)
+        if len(asks) > 2 * terms.calls + FEW:
+            answers = self._refusals(asks, terms, connection)
+        # Lock no more meters than these calls could need.
+        served = [ask for ask, answer in zip(asks, answers, strict=True) if answer is None][: terms.calls + FEW]
+        grants = iter(super()._grants(served, terms, connection) if served else ())
         return [answer or next(grants, Grant(is_asked=False)) for answer in answers]
 
-    def _refusals(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
+    def _refusals(self, asks: Sequence[Ask], terms: Terms, connection: Connection) -> list[Grant | None]:
         """Refusals that can be given without a lock: of very many asks, most may be for keys that are exhausted."""
         meters = self._all(METER, "meters", {"names": meter_names(asks)}, connection)
-        budget = MeterBudget(asks, meters, self._under_way(asks, connection), now or self.now(connection))
+        now = terms.now or self.now(connection)
+        budget = MeterBudget(asks, meters, self._under_way(asks, connection), now, terms.timing)
         return [budget.refusal(ask) for ask in asks]
 
     def _meters(
@@ -164,10 +164,14 @@ class PostgresStore(sessions.Sessions, Store):
         at = max((row[-1] for row in rows), default=now) or self.now(connection)
         return [MeterRow(*row) for *row, _ in rows], at
 
-    def _pick(self, now: datetime, connection: Connection, shares: Sequence[Share]) -> list[list[Item]]:
+    def _pick(
+        self, now: datetime, connection: Connection, shares: Sequence[Share], clean_first: bool = False
+    ) -> list[list[Item]]:
         picked: list[list[Item]] = [[] for _ in shares]
+        parts = ("false", "true") if clean_first else ("null",)  # of each share: whether its items are under suspicion
         given = {
-            **_shares(shares),
+            **_shares(shares, len(parts)),
+            "suspected": ["{" + ",".join(part for part in parts for _ in share.ranks) + "}" for share in shares],
             "places": range(len(shares)),
             "started_sinces": [share.started_since for share in shares],
             "now": now,
@@ -175,6 +179,10 @@ class PostgresStore(sessions.Sessions, Store):
         for place, *row in self._run("pick", given, connection):
             picked[place].append(Item(*row))
         return [sorted(items, key=in_order) for items in picked]
+
+    def _keep_hits(self, hits: Hits, connection: Connection) -> None:
+        given = {"names": list(hits), "hits": [times(log) for log in hits.values()]}
+        self._run("keep_hits", given, connection)
 
     def _start(
         self, leases: Leases, hits: Hits, worker: str, now: datetime, lease_until: datetime, connection: Connection
@@ -290,14 +298,14 @@ def _news(new: Iterable[NewItem]) -> set[str]:
     return {news for item in new if (news := news_of(item))}
 
 
-def _shares(shares: Sequence[Share]) -> dict[str, Any]:
+def _shares(shares: Sequence[Share], parts: int = 1) -> dict[str, Any]:
     return {
         "queues": [share.line.queue for share in shares],
         "tasks": [share.line.task for share in shares],
         "owners": [share.line.owner for share in shares],
         "lanes": [share.lane for share in shares],
         "limits": [share.limit for share in shares],
-        "ranks": [numbers(share.ranks) for share in shares],
-        "floors": [times(share.floors or [EPOCH] * len(share.ranks)) for share in shares],
+        "ranks": [numbers(share.ranks * parts) for share in shares],
+        "floors": [times([*(share.floors or [EPOCH] * len(share.ranks))] * parts) for share in shares],
         "families": sorted(families(shares)),
     }

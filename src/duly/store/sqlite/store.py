@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 from duly.core.clock import EPOCH
@@ -57,27 +57,40 @@ class SqliteStore(Portions):
     ) -> tuple[list[MeterRow], datetime]:
         return self._all(METER, "meters", {"names": names}, connection), now or self.now()
 
-    def _pick(self, now: datetime, connection: sqlite3.Connection, shares: Sequence[Share]) -> list[list[Item]]:
+    def _pick(
+        self, now: datetime, connection: sqlite3.Connection, shares: Sequence[Share], clean_first: bool = False
+    ) -> list[list[Item]]:
         names = sorted(families(shares))
         closed = {row[0] for row in self._run("paused", {"names": names}, connection)}
+        parts = (False, True) if clean_first else (None,)
         return [
-            self._picked(connection, now, share) if not closed or closed.isdisjoint(family(share.line.queue)) else []
+            self._picked(connection, now, share, parts)
+            if not closed or closed.isdisjoint(family(share.line.queue))
+            else []
             for share in shares
         ]
 
-    def _picked(self, connection: sqlite3.Connection, now: datetime, share: Share) -> list[Item]:
+    def _picked(
+        self, connection: sqlite3.Connection, now: datetime, share: Share, parts: Sequence[bool | None]
+    ) -> list[Item]:
+        """The items of a share, those under suspicion in a part of their own if there are parts."""
         items: list[Item] = []
         queue, task, owner = share.line
-        for rank, floor in zip_longest(share.ranks, share.floors, fillvalue=EPOCH):
+        ranks = [*zip_longest(share.ranks, share.floors, fillvalue=EPOCH)]
+        for suspected, (rank, floor) in product(parts, ranks):
             room = share.limit - len(items)
             if room <= 0:
                 break
             parameters = {
                 "queue": queue, "lane": share.lane, "rank": rank, "task": task, "owner": owner, "most": room,
-                "since": floor, "now": now, "started_since": share.started_since,
+                "since": floor, "now": now, "started_since": share.started_since, "suspected": suspected,
             }  # fmt: skip
             items += self._all(ITEM, "pick", parameters, connection)
         return items
+
+    def _keep_hits(self, hits: Hits, connection: sqlite3.Connection) -> None:
+        for name, log in hits.items():
+            self._run("hit", {"name": name, "hits": [*map(to_int, log)]}, connection)
 
     def _start(
         self,
@@ -88,8 +101,7 @@ class SqliteStore(Portions):
         lease_until: datetime,
         connection: sqlite3.Connection,
     ) -> dict[int, int]:
-        for name, log in hits.items():
-            self._run("hit", {"name": name, "hits": [*map(to_int, log)]}, connection)
+        self._keep_hits(hits, connection)
         ((last,),) = self._run("last_fence", {}, connection)
         common = {"worker": worker, "now": to_int(now), "lease_until": to_int(lease_until)}
         rows = [

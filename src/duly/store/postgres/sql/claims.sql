@@ -66,16 +66,17 @@ update duly_item
 returning {item}
 
 -- name: pick
--- The same without taking them yet: locks due items share by share, each with the place of its share.
+-- The same without taking them yet: locks due items share by share, each with the place of its share. Each rank may be
+-- there twice: for items that may have crashed a worker, and for the others.
 with closed as materialized (
     select name from duly_queue where paused_at is not null and name = any(:families::text[]))
 select s.place, due.*
   from unnest(:queues::text[], :tasks::text[], :owners::text[], :lanes::text[], :limits::int[], :ranks::text[],
-              :floors::text[], :places::int[], :started_sinces::timestamptz[])
-       as s(queue, task, owner, lane, quota, ranks, floors, place, started_since)
+              :floors::text[], :suspected::text[], :places::int[], :started_sinces::timestamptz[])
+       as s(queue, task, owner, lane, quota, ranks, floors, suspected, place, started_since)
  cross join lateral (
        select ranked.*
-         from unnest(s.ranks::smallint[], s.floors::timestamptz[]) as r(rank, since)
+         from unnest(s.ranks::smallint[], s.floors::timestamptz[], s.suspected::bool[]) as r(rank, since, is_suspect)
         cross join lateral (
               select {item of i}
                 from duly_item i
@@ -84,6 +85,7 @@ select s.place, due.*
                  and i.task = s.task and coalesce(i.owner, '') = s.owner
                  and i.due_at between r.since and :now
                  and (s.started_since is null or i.started_at >= s.started_since)
+                 and (r.is_suspect is null or (i.crashes > 0) = r.is_suspect)
                order by i.due_at, i.id
                limit s.quota
                  for update skip locked) ranked

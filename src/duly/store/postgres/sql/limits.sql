@@ -15,7 +15,24 @@ with locked as materialized (
 select {meter}, coalesce(:now::timestamptz, clock_timestamp()) from locked
 
 -- name: new_meters
-insert into duly_meter (name) select n from unnest(:names::text[]) n order by n on conflict (name) do nothing
+-- In this order, as they are locked.
+insert into duly_meter (name)
+select name from unnest(:names::text[]) with ordinality as n(name, place) order by place
+    on conflict (name) do nothing
+
+-- name: keep_hits
+-- For meters that are locked.
+update duly_meter m
+   set hits = n.hits::timestamptz[]
+  from unnest(:names::text[], :hits::text[]) as n(name, hits)
+ where m.name = n.name
+
+-- name: unstart
+-- These items were claimed for a call that did not begin.
+update duly_item i
+   set started_at = null
+  from unnest(:id::bigint[], :fence::bigint[]) as n(id, fence)
+ where i.id = any(:id::bigint[]) and i.id = n.id and i.fence = n.fence and i.state = 'running'
 
 -- name: by_index
 -- For the rest of a transaction. Leases come and go by the thousand: a walk along an index passes over the remains of
@@ -54,10 +71,16 @@ select name, hits[cardinality(hits)] as at
  limit :most
 
 -- name: forget_meters
--- Those of these that are idle still.
-delete from duly_meter
- where name = any(array(select json_array_elements_text(:names::json))) and most is null
-   and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+-- Those of these that are idle still. They are locked in this order, as claims do, so that none wait in a ring.
+with idle as materialized (
+    select m.name
+      from json_array_elements_text(:names::json) with ordinality as n(name, place)
+     cross join lateral (
+           select name
+             from duly_meter
+            where name = n.name and most is null and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+              for update) m)
+delete from duly_meter where name in (select name from idle)
 
 -- name: all_under_way
 -- How many leases stand under each meter of calls at the same time.

@@ -66,6 +66,7 @@ select {item}
  where state = 'waiting' and queue = :queue and lane = :lane and rank = :rank and task = :task
    and coalesce(owner, '') = :owner and due_at between :since and :now
    and (:started_since is null or started_at >= :started_since)
+   and (:suspected is null or (crashes > 0) = :suspected)
  order by due_at, id
  limit :most
 

@@ -28,6 +28,10 @@ select place, most, per, most - most / 10 as nearly,
 -- name: hit
 insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
 
+-- name: unstart
+-- This item was claimed for a call that did not begin.
+update duly_item set started_at = null where id = :id and fence = :fence and state = 'running'
+
 -- name: idle_meters
 -- Meters that were not set by hand and granted nothing since then, by name, with the time of the last grant.
 select name, json_extract(hits, '$[#-1]') as at
