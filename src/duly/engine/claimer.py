@@ -188,7 +188,7 @@ class Claimer:
         try:
             heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
             self._look_at = min(self._look_at, self._walk_at) if self._is_walking else now + self._poll
-            if self._is_walking and not (self._is_hurrying() and now < self._glanced_at + LATER):
+            if self._is_walking and not (self._is_hurrying() and now < self._glanced_at + SOON):
                 begun = self._ticks()  # the walk takes its pace from what it costs
                 heads += self._glance(now)
         except BaseException:
