@@ -80,7 +80,7 @@ DOORS: dict[str, Doors] = {
     "acts.get": Doors("app.client.act", "GET /api/acts/{act_id}", "act", "acts show"),
     "acts.cancel": Doors("app.client.cancel_act", "POST /api/acts/{act_id}/cancel", "cancel_act", "acts cancel"),
     "jobs.open": Doors("app.job", No("rows are sent as a file"), No("rows are sent as a file"), "jobs create"),
-    "jobs.work": inner("what app.job puts on a connection of the caller"),
+    "jobs.work": Doors("app.ajob", No("rows are sent as a file"), No("rows are sent as a file"), "jobs create"),
     "jobs.create": Doors("app.client.create_job", "POST /api/jobs", "create_job", "jobs create"),
     "jobs.find": Doors("app.find_job", *(No("keys of jobs are given in code only") for _ in range(3))),
     "jobs.get": inner("a step of every verb on a job"),
