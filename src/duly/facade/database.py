@@ -60,7 +60,7 @@ class Database:
     @property
     def unopened(self) -> Store:
         """The store, which may not be migrated yet: the caller may hold SQLite's write lock."""
-        store = self._store
+        store = self._store or self._bare
         if store is None:
             with self._opening:
                 store = self._store or self._open()
