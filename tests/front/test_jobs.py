@@ -326,10 +326,14 @@ def test_a_cancel_or_removal_ends_also_where_rows_were_not_counted(
 
 
 REFUSING = {
-    "sqlite": ["create trigger refused before update on duly_item begin select raise(ignore); end"],
+    "sqlite": [
+        "create trigger refused before update on duly_item begin select raise(ignore); end",
+        "drop trigger refused",
+    ],
     "postgres": [
         "create function refused() returns trigger language plpgsql as 'begin return null; end'",
         "create trigger refused before update on duly_item for each row execute function refused()",
+        "drop function refused cascade",
     ],
 }
 
@@ -339,10 +343,15 @@ def test_a_walk_that_gets_nowhere_gives_up(app: Duly, monkeypatch: pytest.Monkey
     job = app.job("ring", rows("well", "well"))
     monkeypatch.setattr(job_walks, "PAUSE", 0.0)
     monkeypatch.setattr(job_walks, "STALLED", 3)
-    for statement in REFUSING[dialect_of(app.internals.store)]:
-        app.internals.store.query(statement, {})
-    with pytest.raises(WrongState, match=f"job {job.id}: rows that have not ended cannot be cancelled"):
-        list(cancel_rows(app.internals.verbs.context, job.counts(), "no more"))
+    store = app.internals.store
+    *refuse, allow = REFUSING[dialect_of(store)]
+    for statement in refuse:
+        store.query(statement, {})
+    try:
+        with pytest.raises(WrongState, match=f"job {job.id}: rows that have not ended cannot be cancelled"):
+            list(cancel_rows(app.internals.verbs.context, job.counts(), "no more"))
+    finally:
+        store.query(allow, {})
 
 
 def test_counters_are_compared_with_the_rows_and_made_true(app: Duly, world: World) -> None:

@@ -24,14 +24,14 @@ from duly.config import aliased, load, section, sources, unknown_variables
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
-from duly.core.shown import Depth, WorkerLife
+from duly.core.shown import Depth
 from duly.core.unserved import described, remedy
 from duly.plugins import Finding, Plugin, chosen, installed, plugins
 from duly.store import Store, open_store
-from duly.store.migrate import current, dialect_of, latest, migrations, versions
+from duly.store.migrate import current, dialect_of, latest, least, migrations, versions
 from duly.store.postgres import lacking
 from duly.store.unserved import LOOKED, UnservedTasks
-from duly.verbs.job_checks import checked
+from duly.verbs.job_checks import checked, open_jobs
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
@@ -316,18 +316,18 @@ def _work(store: Store, settings: Settings) -> Iterator[Finding]:
 
 def _workers(store: Store) -> Iterator[Finding]:
     """Workers that are too old for the database. Those before migration 13 do not know it, and go on."""
-    least = int(store.read("least_migration", {})[0][0])
-    for worker in Read(store, DatabaseClock(store.now)).all(WorkerLife, "workers", {"after": "", "most": WORKERS}):
+    needed = least(store)
+    for worker in Read(store, DatabaseClock(store.now)).workers()[:WORKERS]:
         known = worker.migration or FIRST_TO_TELL - 1
-        if worker.hindrance is not None or known < least:
-            text = f"{worker.name} knows migrations up to {known}, and the database needs workers that know {least}"
+        if worker.hindrance is not None or known < needed:
+            text = f"{worker.name} knows migrations up to {known}, and the database needs workers that know {needed}"
             does = "it claims nothing" if worker.migration is not None else "it does not know, and claims"
             yield bad("workers", f"{text}; {does}", "upgrade duly on its host, and restart it")
 
 
 def _jobs(store: Store) -> Iterator[Finding]:
     """Whether jobs that are not over count their rows right: if not, they may never end."""
-    jobs = store.read("open_jobs", {"most": JOBS + 1})
+    jobs = open_jobs(store, JOBS + 1)
     rows = list(accumulate(total for _, total in jobs[:JOBS]))
     chosen_jobs = [job_id for (job_id, _), upto in zip(jobs, rows, strict=False) if upto <= JOB_ROWS]
     wrong = [job_id for job_id in chosen_jobs if (found := checked(store, job_id)) is not None and not found.is_true]

@@ -241,15 +241,21 @@ def latest(store: Store) -> int:
 
 def too_old(store: Store) -> str | None:
     """Why this version of duly must not work on the database, if it is too old for its tables."""
-    known = latest(store)
-    with suppress(NotMigrated):
-        least = int(store.read("least_migration", {})[0][0])
-        if known < least:
-            return (
-                f"this version of duly is too old: it knows migrations up to {known}, and the database needs workers "
-                f"that know {least}; upgrade duly"
-            )
-    return None
+    known, needed = latest(store), least(store)
+    if known >= needed:
+        return None
+    return (
+        f"this version of duly is too old: it knows migrations up to {known}, and the database needs workers that know "
+        f"{needed}; upgrade duly"
+    )
+
+
+def least(store: Store) -> int:
+    """The migration that a worker has to know at least; 0 when the tables are older than that."""
+    try:
+        return int(store.read("least_migration", {})[0][0])
+    except NotMigrated:
+        return 0
 
 
 def check(store: Store, apps: Apps = NO_APPS) -> None:

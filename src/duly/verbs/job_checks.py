@@ -48,6 +48,11 @@ def checked(store: Store, job_id: int) -> JobCheck | None:
     return JobCheck(job_id, is_counted and not untrue, rows, counters, untrue)
 
 
+def open_jobs(store: Store, most: int) -> list[tuple[int, int]]:
+    """The oldest jobs that are not over, each with how many rows it has; also those that are being removed."""
+    return [(job_id, total) for job_id, total in store.read("open_jobs", {"most": most})]
+
+
 def make_true(context: VerbContext, job_id: int) -> int:
     """Make the statuses of the rows of a job and its counters true; returns how many rows had another status."""
     rows = true_up_rows(context, job_id)
