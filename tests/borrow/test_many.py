@@ -366,3 +366,17 @@ def test_what_follows_a_job_without_rows_may_be_live_already(app: Duly) -> None:
         job = app.job(task, [], then=task.options(key="k").new(note="other"), connection=own)
         own.commit()
     assert job.wait(timeout=0).then_id == live.id
+
+
+def test_keys_that_a_put_of_very_many_items_has_reserved_are_not_taken_from_it(sqlite_url: str) -> None:
+    app = Duly(sqlite_url)
+    task = app.task(name="ring")(lambda note: None)
+    app.internals.store.query("insert into duly_load_key values ('ring', 'k', 1, 1, 'digest', 0)", {})
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as own:
+        made = [{"note": "a"}, task.options(key="k").new(note="b")]
+        for put in (task.options(connection=own).put_many, lambda given: app.job(task, given, connection=own)):
+            with pytest.raises(KeyConflict, match=r"key 'k'|'k' of ring is in a put of many items"):
+                put(made)
+        own.commit()
+    assert app.read.page(task="ring") == []
+    app.close()

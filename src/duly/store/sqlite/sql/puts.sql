@@ -15,7 +15,7 @@ returning id, execution_key, task, key
 insert into duly_item (planned_at, {new_item})
 select n.due_at, {new_item of n}
   from {json new_item as n}
- where true
+ where n.key is null or not exists (select 1 from duly_load_key r where r.task = n.task and r.key = n.key)
     on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
 returning key
 
@@ -24,7 +24,7 @@ returning key
 insert into duly_item (planned_at, {new_row})
 select n.due_at, {new_row of n}
   from {json new_row as n}
- where true
+ where n.key is null or not exists (select 1 from duly_load_key r where r.task = n.task and r.key = n.key)
     on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
 returning row_no
 
