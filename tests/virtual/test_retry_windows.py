@@ -11,7 +11,8 @@ from duly import Duly, Limit, Windows
 from duly.core.model import Done, Failed, Item
 from duly.engine.calls import Verdicts
 from duly.tasks.task import Task
-from duly.virtual.simulation import Conditions, Simulation, busiest_minute
+from duly.virtual.simulation import Conditions, Simulation
+from duly.virtual.story import busiest_minute
 from duly.virtual.world import stage
 from tests.virtual.days import START
 
