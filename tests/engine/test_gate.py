@@ -14,7 +14,7 @@ import pytest
 
 from duly import Duly, Pace, Throttled
 from duly.core.errors import InputError
-from duly.core.model import Done, Failed
+from duly.core.model import Done, Failed, GiveUp, NotFound, Released, Skip, Snooze
 from duly.core.policy.adapt import Load, SliceBounds
 from duly.engine.gate import PaceGate
 from duly.outbound.http import request
@@ -41,47 +41,92 @@ def call(gate: PaceGate, ticks: Ticks, seconds: float, verdict: Any, in_flight: 
     gate.ended(started, in_flight, [verdict])
 
 
-def test_it_begins_with_one_call_and_lets_more_in_as_long_as_all_goes_well() -> None:
+def test_it_begins_with_one_call_and_doubles_them_as_long_as_all_goes_well() -> None:
     ticks = Ticks()
     gate = a_gate(ticks)
-    assert gate.width() == 1
-    for in_flight in (1, 2, 4, 7):
+    widths = [gate.width()]
+    for in_flight in (1, 2, 2, 4, 4, 4, 4):
         call(gate, ticks, 0.1, Done(), in_flight)
-    assert gate.width() == 12
+        widths.append(gate.width())
+    assert widths == [1, 2, 2, 4, 4, 4, 4, 8]
     assert gate.throttled() == 0
 
 
+OVERLOADED = "duly.outbound.http.OutboundError"
+
+
 @pytest.mark.parametrize(
-    ("verdict", "less"),
+    ("verdict", "times", "less"),
     [
-        (Throttled(0), True),
-        (Failed("x", ("duly.outbound.http.TimedOut", "duly.outbound.http.OutboundError")), True),
-        (Failed("x", ("duly.outbound.http.BadStatus", "duly.outbound.http.OutboundError")), True),
-        (Failed("x", ("ValueError",)), False),
+        (Throttled(0), 1, True),
+        (Failed("x", ("duly.outbound.http.TimedOut", OVERLOADED)), 1, False),
+        (Failed("x", ("duly.outbound.http.BadStatus", OVERLOADED)), 1, False),
+        (Failed("x", ("duly.outbound.http.BadStatus", OVERLOADED)), 8, True),
+        (Failed("x", ("ValueError",)), 8, False),
+        (Released(), 8, False),
     ],
 )
-def test_trouble_of_the_provider_lets_fewer_in_and_other_failures_do_not(verdict: Any, less: bool) -> None:
+def test_a_429_and_many_errors_let_fewer_in_and_a_stray_error_or_other_failures_do_not(
+    verdict: Any, times: int, less: bool
+) -> None:
     ticks = Ticks()
     gate = a_gate(ticks)
-    call(gate, ticks, 0.1, Done(), 20)
+    for _ in range(50):
+        call(gate, ticks, 0.1, Done(), 20)
     before = gate.width()
-    call(gate, ticks, 0.1, verdict, 20)
+    for _ in range(times):
+        call(gate, ticks, 0.1, verdict, 20)
     assert (gate.width() < before) is less
-    assert (gate.throttled() > 0) is less
+
+
+def test_an_answer_that_is_no_success_is_an_answer_of_the_provider() -> None:
+    ticks = Ticks()
+    gate = a_gate(ticks)
+    for verdict in (Skip("x"), GiveUp("x"), Snooze(5), NotFound("x"), Failed("x", ("ValueError",))):
+        call(gate, ticks, 0.1, verdict, 8)
+    assert gate.width() > 1
+    assert gate.throttled() == 0
 
 
 def test_calls_begin_apart_and_not_before_the_provider_said() -> None:
     ticks = Ticks()
     gate = a_gate(ticks)
-    call(gate, ticks, 1.0, Done(), 3)  # a level of 5.5
+    for _ in range(4):
+        call(gate, ticks, 1.0, Done(), 3)
+    gap = 1.0 / 4  # a level of 4
+    assert [gate.turn() for _ in range(4)] == [0, 0, 0, 0], "what it is late is made up for"
     for _ in range(3):
+        assert gate.turn() == pytest.approx(gap, abs=0.01)
+        ticks.now += gap + 0.01
         assert gate.turn() == 0
-        assert gate.turn() == pytest.approx(1 / 5.5)
-        ticks.now += 1 / 5.5 + 0.001
     call(gate, ticks, 0.1, Throttled(30, is_guess=True), 3)
     assert gate.turn() == pytest.approx(1.0), "a breather, and no more if it did not say how long"
     call(gate, ticks, 0.1, Throttled(30), 3)
     assert gate.turn() == pytest.approx(30.0)
+
+
+def test_a_provider_that_is_down_is_probed_and_then_called_as_before_at_once() -> None:
+    ticks = Ticks()
+    gate = a_gate(ticks)
+    for _ in range(40):
+        call(gate, ticks, 0.1, Done(), 16)
+    before = gate.width()
+    for _ in range(8):
+        call(gate, ticks, 0.02, Failed("x", ("ConnectionError",)), 16)
+    probes = 0
+    for _ in range(6_000):  # ten minutes
+        ticks.now += 0.1
+        if gate.turn() == 0:
+            call(gate, ticks, 0.0, Failed("x", ("ConnectionError",)), 1)
+            probes += 1
+    assert 100 < probes <= 125
+    assert gate.claim() == gate.width() <= 4
+    ticks.now += 5
+    assert gate.turn() == 0
+    call(gate, ticks, 0.1, Done(), 1)
+    assert gate.width() > 0.6 * before / 2
+    ticks.now += 10
+    assert gate.turn() == 0
 
 
 def test_no_more_is_claimed_than_a_slice_of_time_has_use_for_and_less_on_a_busy_machine() -> None:
@@ -90,8 +135,8 @@ def test_no_more_is_claimed_than_a_slice_of_time_has_use_for_and_less_on_a_busy_
     for gate, ticks in zip(gates, (calm, busy), strict=True):
         assert gate.claim() == 1
         call(gate, ticks, 0.1, Done(), 1)
-    # A slice of 5 s, of which 0.7 are used, for a level of 2.5 calls of 0.1 s each; a tenth of that when it is busy.
-    assert [gate.claim() for gate in gates] == [87, 8]
+    # A slice of 5 s, of which 0.7 are used, for a level of 2 calls of 0.1 s each; a tenth of that when it is busy.
+    assert [gate.claim() for gate in gates] == [70, 7]
 
 
 def test_a_pace_that_is_none_is_refused() -> None:

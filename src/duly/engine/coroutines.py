@@ -11,7 +11,7 @@ from typing import Any
 
 from duly.core.model import Failed
 from duly.engine.calls import Caller, breakdown
-from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
+from duly.engine.pools import GRACE, NAP, TURN, HandlerPool, PoolContext
 from duly.engine.work import Tasks, Work
 
 LAST_WORDS = 1.0  # seconds for coroutines to clean up when the worker ends
@@ -123,7 +123,7 @@ class AsyncPool(HandlerPool):
         until, ran = now + TURN, 0
         while now < until and not self._closed:
             while self.gate is not None and (wait := self.gate.turn()) > 0:
-                await asyncio.sleep(wait)
+                await asyncio.sleep(min(wait, NAP))
                 now = time.monotonic()
             if (work := self._next(row, self._stop_soon)) is None:
                 if self.gate is not None:  # the waiting works were released while the gate was shut

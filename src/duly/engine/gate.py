@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from duly.core.model import Failed, Throttled
+from duly.core.model import Failed, Released, Throttled
 from duly.core.policy.adapt import Load, Slice, SliceBounds, Trouble
-from duly.core.policy.pace import Call, Pace, Pacing
+from duly.core.policy.pace import Call, Pace
+from duly.core.policy.pacing import Pacing
 from duly.engine.calls import Verdicts
 
 LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
@@ -71,7 +72,6 @@ class PaceGate:
         self._pacing = Pacing.first(self.ticks(), self.pace)
         self._slice = Slice()
         self._calls, self._seconds, self._longest = 0, 0.0, 0.0  # since `lately`
-        self._next = 0.0  # when the next call may begin, on the monotonic clock
         self._lock = threading.Lock()
 
     def width(self) -> int:
@@ -86,20 +86,20 @@ class PaceGate:
         return self._batch(now)
 
     def _batch(self, now: float) -> int:
+        if self._pacing.shut is not None:  # what is claimed for probes waits long
+            return self.width()
         return max(self._slice.claim(self.slices, self._busy, self._pacing.level(now, self.pace)), self.width())
 
     def turn(self) -> float:
         """0 when a call may begin now, which then counts as begun; else the seconds to wait before the next try."""
         with self._lock:
-            now = self.ticks()
-            begin = max(self._next, self._pacing.not_before)
-            if begin > now:
-                return begin - now
-            self._next = now + self._pacing.gap(now, self.pace)
-            return 0.0
+            wait, self._pacing = self._pacing.turn(self.ticks(), self.pace)
+            return wait
 
     def ended(self, started: float, in_flight: int, verdicts: Verdicts) -> None:
         """A call has ended with these verdicts. It began at `started`, when `in_flight` calls were under way."""
+        if all(isinstance(verdict, Released) for verdict in verdicts):  # the provider was not called
+            return
         now = self.ticks()
         trouble, retry_after = self._trouble(verdicts)
         call = Call(started=started, ended=now, in_flight=in_flight, trouble=trouble, retry_after=retry_after)

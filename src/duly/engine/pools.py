@@ -26,6 +26,7 @@ from duly.engine.starts import NO_SEATS, Permit, Seats, Starts
 from duly.engine.work import InFlight, Tasks, Wake, Work
 
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
+NAP = 0.25  # seconds after which a slot asks its gate again: a provider that was down may be back
 TURN = 0.002  # seconds that a slot runs work after work before it lets others have their turn
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from duly.engine.calls import Caller, Verdicts, breakdown
-from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
+from duly.engine.pools import GRACE, NAP, TURN, HandlerPool, PoolContext
 from duly.engine.processes import ProcessSlot
 from duly.engine.rows import WorkRow
 from duly.engine.work import Tasks, Work
@@ -90,7 +90,7 @@ class ThreadPool(HandlerPool):
     def _passes(self) -> bool:
         """Wait until the gate lets a call begin; False when the pool is closed meanwhile."""
         while self.gate is not None and (wait := self.gate.turn()) > 0:
-            if self._shut.wait(wait):
+            if self._shut.wait(min(wait, NAP)):
                 return False
         return True
 

@@ -26,7 +26,9 @@ from duly.engine.equipment import AlertFinders
 from duly.engine.late_items import LateCount, LateItems, Look, Reasons
 from duly.engine.outages import Outages
 from duly.engine.runaways import Runaways
+from duly.engine.slow_paces import SlowPaces
 from duly.engine.unserved_alerts import UnservedAlerts
+from duly.engine.work import Tasks
 from duly.store.contract import Store
 from duly.store.migrate import latest, too_old
 
@@ -60,6 +62,7 @@ class Watch:
     runaways: Runaways = field(default_factory=Runaways)
     app_alerts: AlertFinders = field(default_factory=dict)
     stop_claims: Callable[[], None] = lambda: None
+    known: Tasks = field(default_factory=dict)  # with the paces
 
     def __post_init__(self) -> None:
         self._alerts = Alerts(self.store, self.settings, self.post)
@@ -67,6 +70,7 @@ class Watch:
         reasons = Reasons(self.store, self.holds, self.settings.alert_oldest_seconds)
         self._unserved = UnservedAlerts(self.store)
         self._late = LateItems(self.store, reasons, self._explain)
+        self._paces = SlowPaces(self.store, self.known, self._explain)
         self.learn = self._sources.learn  # reads the open alerts, and learns from them which sources are down
         self._started_at: datetime | None = None
         self._is_hindered = False
@@ -82,7 +86,9 @@ class Watch:
         self._sign(now)
         of_apps, over = alerts_of_apps(self.app_alerts, opened)
         of_tasks, are_served = self._unserved.look(opened, now)
-        for alert in (*alerts.values(), *of_apps, *of_tasks):
+        slow = list(self._paces.find(now))
+        over |= self._paces.over(opened.items(), (alert.name for alert in slow))
+        for alert in (*alerts.values(), *slow, *of_apps, *of_tasks):
             self._alerts.raise_(alert, now)
         self._alerts.clear(over | are_served)
         self._clear(opened, alerts.keys(), now)

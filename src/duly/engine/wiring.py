@@ -231,7 +231,7 @@ class Engine:
         self.watch = Watch(
             flow.store, worker, sorted(tasks.keys() - equipment.system.keys()), settings,
             post=post_json, summary=telemetry.summary, holds=holds_of(tasks), outages=flow.outages,
-            runaways=flow.runaways, app_alerts=equipment.alerts, stop_claims=flow.claimer.stop,
+            runaways=flow.runaways, app_alerts=equipment.alerts, stop_claims=flow.claimer.stop, known=tasks,
         )  # fmt: skip
         self.historian = Historian(flow.store, telemetry, settings, tasks, flow.pools.gates)
         pruner = Pruner(flow.store, settings.keep_seconds, settings.audit_keep_seconds)
