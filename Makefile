@@ -52,6 +52,7 @@ bench: setup postgres rabbitmq  ## set up, then compare duly with similar librar
 
 chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)
 	@$(PYTHON) tools/test chaos -s
+	@$(VENV)/python -m bench.pace --providers 200
 
 fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)
 	@DULY_TEST_FUZZ=200 $(PYTHON) tools/test tests/web/test_fuzz.py -s

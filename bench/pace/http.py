@@ -1,4 +1,4 @@
-"""A real HTTP provider, in its own process, and real jobs that call it, with a pace and at constant numbers of calls."""
+"""A real HTTP provider, in its own process, and jobs that call it: with a pace, and at constant numbers of calls."""
 
 from __future__ import annotations
 

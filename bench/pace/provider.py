@@ -143,7 +143,7 @@ def random_traits(chance: random.Random, *, errors: float = 0.0, outage: float =
     latency = 0.02 * 250 ** chance.random()
     slots = float(round(2 * 16 ** chance.random()))
     rate = slots / latency
-    while rate > 100:  # so that a run is not millions of calls
+    while rate > 40:  # so that a run is not millions of calls
         latency *= 2
         rate = slots / latency
     window = chance.choice((1.0, 1.0, 10.0, 60.0))

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from bench.pace.provider import Traits, random_traits
 from bench.pace.virtual import Adaptive, best_constant, count, run
 
-SETTLED = 300.0  # seconds after the start from which a pace is compared
-LONG = 600.0  # seconds for which it is
+SETTLED = 240.0  # seconds after the start from which a pace is compared
+LONG = 360.0  # seconds for which it is
 BACK = 15.0  # seconds after an outage
 REFUSING = ("tokens", "window", "slots")
 

@@ -122,7 +122,7 @@ class AsyncPool(HandlerPool):
             return
         until, ran = now + TURN, 0
         while now < until and not self._closed:
-            while self.gate is not None and (wait := self.gate.turn()) > 0:
+            while self.gate is not None and row.works and (wait := self.gate.turn()) > 0:
                 await asyncio.sleep(min(wait, NAP))
                 now = time.monotonic()
             if (work := self._next(row, self._stop_soon)) is None:

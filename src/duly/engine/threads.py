@@ -72,7 +72,7 @@ class ThreadPool(HandlerPool):
             while (row := self._enter()) is not None:
                 now = time.monotonic()
                 ran, until = 0, now + TURN
-                while now < until and self._passes() and (work := self._next(row, stop)) is not None:
+                while now < until and self._passes(row) and (work := self._next(row, stop)) is not None:
                     try:
                         verdicts = slot.call(work)
                     except BaseException as error:
@@ -87,9 +87,9 @@ class ThreadPool(HandlerPool):
         finally:
             slot.close()
 
-    def _passes(self) -> bool:
-        """Wait until the gate lets a call begin; False when the pool is closed meanwhile."""
-        while self.gate is not None and (wait := self.gate.turn()) > 0:
+    def _passes(self, row: WorkRow) -> bool:
+        """Wait until the gate lets a call begin, or nothing waits for it; False when the pool is closed meanwhile."""
+        while self.gate is not None and row.works and (wait := self.gate.turn()) > 0:
             if self._shut.wait(min(wait, NAP)):
                 return False
         return True

@@ -190,7 +190,7 @@ def test_before_the_first_trouble_a_trial_goes_back_to_what_was_worth_it_and_on_
 
 
 def test_a_provider_that_is_down_gets_a_probe_now_and_then_and_most_of_the_level_with_its_first_answer() -> None:
-    shut = after(KNOWN, *errors(1.0, 5))
+    shut = after(KNOWN, *errors(1.0, 7))
     assert shut.shut is not None
     assert shut.turn(1.2, BOUNDS)[0] > 0.5
     probing = after(shut, *(call(3.0 + 5 * n, "server", took=0.02) for n in range(10)))
@@ -205,7 +205,7 @@ def test_a_provider_that_is_down_gets_a_probe_now_and_then_and_most_of_the_level
 
 
 def test_an_outage_that_comes_back_at_once_shows_that_the_level_was_too_much() -> None:
-    back = after(KNOWN, *errors(1.0, 5), call(10.0))
+    back = after(KNOWN, *errors(1.0, 7), call(10.0))
     again = after(back, *errors(11.0, 8), call(30.0))
     assert again.curve.top < 0.6 * back.curve.top
 
@@ -217,7 +217,7 @@ def test_an_outage_during_a_trial_ends_at_the_level_from_before_the_trial() -> N
 
 
 def test_an_outage_of_a_provider_that_was_never_seen_to_answer() -> None:
-    pace = after(Pacing.first(0.0, BOUNDS), *errors(0.0, 6))
+    pace = after(Pacing.first(0.0, BOUNDS), *errors(0.0, 7))
     assert pace.shut is not None
     refused = after(Pacing.first(0.0, BOUNDS), call(0.0, "throttled"))
     assert refused.curve.rate == 0.0
@@ -226,7 +226,7 @@ def test_an_outage_of_a_provider_that_was_never_seen_to_answer() -> None:
 
 def test_answers_of_calls_from_before_an_outage_do_not_hide_it() -> None:
     pace = after(KNOWN, call(1.0, "server", took=0.02))
-    for n in range(5):
+    for n in range(7):
         pace = after(pace, call(0.95, took=0.1 + n / 100), call(1.03 + n / 100, "server", took=0.02))
     assert pace.shut is not None
 

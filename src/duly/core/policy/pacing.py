@@ -318,8 +318,8 @@ class Pacing(Struct, frozen=True, kw_only=True):
         if grown < STEP:
             return structs.replace(self, proof=Proof(max(level, proof.level), latency, call.ended))
         slower = latency / proof.latency if proof.latency else 1.0
-        # With few calls, latencies vary.
-        if grown / slower >= 1.0 + WORTH * (grown - 1.0) - 1.0 / math.sqrt(proof.calls):
+        # With few calls, latencies vary. Under a limit of calls a second, the level grows because answers are slower.
+        if self.curve.rate or grown / slower >= 1.0 + WORTH * (grown - 1.0) - 1.0 / math.sqrt(proof.calls):
             return structs.replace(self, proof=Proof(level, latency, call.ended))
         return self._lowered(proof.level, bounds.keep, call.ended, bounds, is_rate=False)
 
