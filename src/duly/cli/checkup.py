@@ -24,7 +24,7 @@ from duly.config import aliased, load, section, sources, unknown_variables
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
-from duly.core.shown import Depth
+from duly.core.shown import Depth, WorkerLife
 from duly.core.unserved import described, remedy
 from duly.plugins import Finding, Plugin, chosen, installed, plugins
 from duly.store import Store, open_store
