@@ -144,6 +144,7 @@ def test_a_stray_error_changes_nothing() -> None:
     pace = after(KNOWN, call(1.0, "server"), call(1.1, "timeout"), call(1.2, "not_found"))
     assert pace.level(2.0, BOUNDS) == KNOWN.level(2.0, BOUNDS)
     assert pace.trial is None
+    assert not Errors().is_down()
 
 
 def mixed(since: float, share: int, count: int) -> list[Call]:
