@@ -78,9 +78,8 @@ def test_many_items_and_the_business_row_come_to_be_together_at_the_commit(scene
             assert await caller.put_many(rows(*said)) == 5
             assert (notes(scene), scene.visits()) == ([], 0)
             await caller.commit()
-        assert [item.args for item in scene.store.fetch(scene.claimed())] == [
-            scene.task.new(note=note).args for note in said
-        ]
+        items = sorted(scene.store.fetch(scene.claimed()), key=lambda item: item.id)
+        assert [item.args for item in items] == [scene.task.new(note=note).args for note in said]
         assert scene.visits() == 1
 
     play(story(), scene.name)

@@ -264,9 +264,9 @@ def test_jobs_whose_counters_are_wrong_are_told_and_mended(
     app.internals.store.query("update duly_item set state = 'cancelled' where job_id = :id", {"id": jobs[0].id})
     app.internals.store.query("update duly_job set failed = 2 where id = :id", {"id": jobs[1].id})
     found = findings(duly, 1)["jobs"]
-    assert (found["level"], found["text"]) == ("bad", "the counters of job 1, 2 are wrong")
-    one = duly("jobs", "check", "2")
-    assert (one.exit_code, one.output) == (1, "job 2 is wrong: failed 2 of 0\n")
+    assert (found["level"], found["text"]) == ("bad", f"the counters of job {jobs[0].id}, {jobs[1].id} are wrong")
+    one = duly("jobs", "check", str(jobs[1].id))
+    assert (one.exit_code, one.output) == (1, f"job {jobs[1].id} is wrong: failed 2 of 0\n")
     both = duly("jobs", "check", "--fix")
     assert (both.exit_code, both.output.count("was wrong and is true now")) == (0, 2)
     assert jobs[0].counts().finished_at is not None

@@ -107,6 +107,7 @@ def test_a_worker_answers_probes_when_it_is_given_a_port(start: Start, embedded:
     item = embedded.put("remind", phone="busy").id
     worker = start("worker", app_file, "--http-port", str(port))
     worker.waits_for(f"metrics and probes at http://127.0.0.1:{port}")
+    worker.waits_for(" started")  # all parts of it, and not only those that run the item
     eventually(lambda: embedded.read.item(item).failures == 1, worker)
     assert get(port, "/healthz") == '{"status": "ok"}\n'
     assert get(port, "/readyz") == '{"status": "ok"}\n'

@@ -212,7 +212,7 @@ def test_threads_that_run_on_are_counted_reported_and_bounded(
         gate.set()
         until(lambda: states(one, [waiting]) == {"done"}, 20)
         until(lambda: worker.ailing() is None, 20)
-        assert shown(one, "thread") == 0
+        until(lambda: shown(one, "thread") == 0, 20)
 
 
 def test_coroutines_that_ignore_their_cancellation_are_bounded_too(database_url: str) -> None:
@@ -231,7 +231,7 @@ def test_coroutines_that_ignore_their_cancellation_are_bounded_too(database_url:
         assert len(pool._deaf) == 4, "the fifth keeps its slot"
         gate.set()
         until(lambda: worker.ailing() is None, 20)
-        assert shown(one, "async") == 0
+        until(lambda: shown(one, "async") == 0, 20)
         until(lambda: not leases(one.internals.store), 20)
         done = one.put("tick_async").id
         until(lambda: states(one, [done]) == {"done"}, 20)

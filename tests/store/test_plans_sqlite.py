@@ -32,7 +32,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "newest": {"now": to_int(NOW), "most": 10},
     "oldest": {"now": to_int(NOW), "most": 10},
     "next_due": {"now": to_int(NOW)},
-    "pick": {**PLACE, "since": 0, "now": to_int(NOW), "started_since": None, "most": 10},
+    "pick": {**PLACE, "since": 0, "now": to_int(NOW), "started_since": None, "suspected": None, "most": 10},
     "claim": {"items": "[1,2]", "fence": 7, "worker": "w1", "now": to_int(NOW)},
     "held": {"ids": "[1,2]"},
     "settle_done": {"ids": "[1,2]", "fence": 7, "finished_at": to_int(NOW)},

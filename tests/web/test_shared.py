@@ -373,7 +373,8 @@ def test_one_that_does_not_keep_up_reads_for_itself(house: House, monkeypatch: p
             await asyncio.to_thread(write, house, "ana", str(number))
             told += heard(await quick.look(2 + number))
         assert told == [str(number) for number in range(10)]
-        assert heard(await slow.look(20)) == told
+        # It may begin further back, where other transactions of this server keep gaps open.
+        assert heard(await slow.look(20))[-len(told) :] == told
         await asyncio.to_thread(write, house, "ana", "next")
         assert heard(await slow.look(21)) == heard(await quick.look(21)) == ["next"]
 

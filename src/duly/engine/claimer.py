@@ -272,7 +272,7 @@ class Claimer:
         ]
         if not asks:
             return False
-        timing = self._starts.timing(asks)
+        timing, asked_at = self._starts.timing(asks), self._ticks()
         ends, begun = time.monotonic() + self._lease.total_seconds(), self._starts.clock()
         grants = self._store.claim_metered(
             asks, self._worker, self._stamp(now), self._lease, calls, pool.batch, timing, pool.suspects
@@ -284,11 +284,11 @@ class Claimer:
         asked = [(ask, grant) for ask, grant in zip(asks, grants, strict=True) if grant.is_asked]
         lines.asked(ask.share for ask, _ in asked)
         for ask, grant in asked:
-            self._learn(lines, meters, ask, grant, now)
+            self._learn(lines, meters, ask, grant, now, self._ticks() - asked_at)
         lines.refused(sum(grant.is_refused for _, grant in asked), len(asked))
         return bool(asked)
 
-    def _learn(self, lines: DueLines, meters: Meters, ask: Ask, grant: Grant, now: datetime) -> None:
+    def _learn(self, lines: DueLines, meters: Meters, ask: Ask, grant: Grant, now: datetime, took: float) -> None:
         share = ask.share
         if grant.items:
             lines.found(share)
@@ -299,7 +299,7 @@ class Claimer:
         elif grant.is_refused:
             lines.hasten(share, self._ask_again(lines, share, grant, now))
         elif grant.is_short:
-            lines.exhausted(share, bool(grant.items), now)
+            lines.exhausted(share, bool(grant.items), now, took)
             self._look_soon(now)
 
     def _ask_again(self, lines: DueLines, share: Share, grant: Grant, now: datetime) -> datetime:

@@ -192,13 +192,14 @@ class DueLines:
         for rank in share.ranks:
             self._barren.pop((share.line, share.lane, rank), None)
 
-    def exhausted(self, share: Share, got_any: bool, now: datetime) -> None:
-        """There is nothing left in this share that the pool could have now."""
+    def exhausted(self, share: Share, got_any: bool, now: datetime, took: float = 0.0) -> None:
+        """There is nothing left in this share that the pool could have now; to learn that took so many seconds."""
         if share.started_since is not None:
             self._whole[share.line] = now + self._longest
             return
         if share.is_fresh:
-            self._stale[share.line] = now + STALE
+            # Longer than the next claims take, of which the calls are for the backlog then.
+            self._stale[share.line] = now + max(STALE, timedelta(seconds=4 * took))
             return
         for rank, floor in zip(share.ranks, share.floors, strict=True):
             group = (share.line, share.lane, rank)

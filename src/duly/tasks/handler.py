@@ -54,7 +54,7 @@ def hints_of(handler: Callable[..., Any], task: str) -> dict[str, Any]:
 
 def check_types(task: str, fields: Sequence[tuple[str, Any] | tuple[str, Any, Any]]) -> None:
     """Refuse an argument of a type that JSON text cannot be read as, unless it has a default."""
-    for name, hint in (each for each in fields if len(each) == 2):
+    for name, hint in (each for each in fields if len(each) == 2 and each[1] is not object):
         try:
             msgspec.json.schema(hint)
         except (TypeError, RuntimeError):  # a type that msgspec does not know

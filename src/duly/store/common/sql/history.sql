@@ -22,3 +22,10 @@ select subject, measure, sum(n), sum(total)
   from duly_history
  where step = :step and bucket >= :since and kind = 'task'
  group by subject, measure
+
+-- name: pace_rates
+-- The calls of each pace, step by step: in short steps of the last minutes, and in long steps of the last hours.
+select subject, step, n
+  from duly_history
+ where ((step = :short and bucket >= :short_since) or (step = :long and bucket >= :long_since))
+   and kind = 'pace' and measure = 'rate'

@@ -68,14 +68,18 @@ select coalesce(sum(total), 0), coalesce(sum(done), 0), coalesce(sum(not_found),
  where not is_removed and (:owner::text is null or owner = :owner) and (:job_type::text is null or job_type = :job_type)
 
 -- name: old_jobs
--- Jobs that have been over since before then, the oldest first.
-select id from duly_job where finished_at < :before and not is_removed order by finished_at limit :most
+-- Jobs that have been over since before then, the oldest first. Those whose file was given up wait for a person.
+select id
+  from duly_job
+ where finished_at < :before and not is_removed and (is_sealed or last_error is null)
+ order by finished_at
+ limit :most
 
 -- name: hide_old_job
 -- The same for a job that has been over since before then, unless it has begun anew.
 update duly_job
    set is_removed = true, is_sealed = true, then_item = null, key = null
- where id = :id and not is_removed and finished_at < :before
+ where id = :id and not is_removed and finished_at < :before and (is_sealed or last_error is null)
 returning id
 
 -- name: any_job

@@ -23,10 +23,3 @@ delete from duly_history
                                                    order by bucket
                                                    limit :most)
 returning 1
-
--- name: pace_rates
--- The calls of each pace, step by step: in short steps of the last minutes, and in long steps of the last hours.
-select subject, step, n
-  from duly_history
- where ((step = :short and bucket >= :short_since) or (step = :long and bucket >= :long_since))
-   and kind = 'pace' and measure = 'rate'
