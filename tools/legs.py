@@ -12,7 +12,14 @@ ROOT = Path(__file__).resolve().parent.parent
 VARIABLE = "DULY_TEST_LEG"  # has the name of the leg, and is not set where a part of the suite runs
 MEASURED, UNMEASURED = "measured", "unmeasured"
 
-ON_BOTH = ("tests/borrow", "tests/conformance", "tests/front", "tests/process/test_forks.py", "tests/store")
+ON_BOTH = (
+    "tests/borrow",
+    "tests/conformance",
+    "tests/front",
+    "tests/process/test_forks.py",
+    "tests/store",
+    "tests/virtual/test_transactions.py",
+)
 PROCESSES = sorted((ROOT / "tests" / "process").glob("test_*.py"))
 # What takes long, or waits for browsers and processes, and is not needed to reach the thresholds.
 FILES = (

@@ -259,8 +259,8 @@ def test_jobs_whose_counters_are_wrong_are_told_and_mended(
 ) -> None:
     app.task(name="ring")(lambda: None)
     jobs = [app.job("ring", [{}] * 3) for _ in range(2)]
-    assert findings(duly)["jobs"]["text"] == "the counters of 2 open jobs are true"
-    assert "the counters of 2 jobs are true" in duly("jobs", "check").output
+    assert findings(duly)["jobs"]["text"] == "the counters of all open jobs, 2, are true"
+    assert "the counters of all jobs, 2, are true" in duly("jobs", "check").output
     app.internals.store.query("update duly_item set state = 'cancelled' where job_id = :id", {"id": jobs[0].id})
     app.internals.store.query("update duly_job set failed = 2 where id = :id", {"id": jobs[1].id})
     found = findings(duly, 1)["jobs"]

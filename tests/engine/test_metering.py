@@ -610,3 +610,36 @@ def test_a_retry_that_was_torn_from_its_worker_in_a_window_goes_on_in_it(store: 
     for second in range(80, 100):
         tick(one, clock, after(second))
     assert len(pool.items) == 2, "and the cap still holds for the others"
+
+
+def test_one_queue_does_not_take_all_calls_of_a_window(store: Store) -> None:
+    put(store, 50, queue="large")
+    put(store, 1, queue="small")
+    pool = Limited(Limit("x", 6, per="1m"), room=200)
+    one = claimer(store, pool, ManualClock(NOW))
+    one.tick(NOW)
+    assert len(pool.items) == 6
+    assert "small" in {item.queue for item in pool.items}
+
+
+def test_a_backlog_far_from_its_database_is_not_starved_by_looks_for_what_is_fresh(store: Store) -> None:
+    put(store, 20, due_at=after(-3600))
+    pool, clock, passed = Limited(Limit("x", 2, per="1m"), room=20), ManualClock(NOW), [0.0]
+    claim = store.claim_metered
+
+    def far(*given: Any) -> Any:  # each claim takes longer than a line is known to have nothing fresh
+        passed[0] += 0.3
+        clock.set(after(passed[0]))
+        return claim(*given)
+
+    store.claim_metered = far  # type: ignore[method-assign]
+    one = Claimer(
+        store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock, ticks=lambda: passed[0]
+    )
+    for _ in range(300):
+        now = clock.now()
+        passed[0] += max((one.tick(now) - now).total_seconds(), 0.1)
+        clock.set(after(passed[0]))
+        if len(pool.items) >= 8:
+            break
+    assert len(pool.items) >= 8

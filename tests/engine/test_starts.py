@@ -16,6 +16,7 @@ import pytest
 
 from duly import Duly
 from duly.core.model import Ask, Grant, Item, Meter, Share
+from duly.core.policy.limits import tokens
 from duly.core.shown import MeterRow
 from duly.engine.starts import DatabaseTime, Permit, Recent, Starts
 from duly.engine.work import Work
@@ -295,3 +296,59 @@ def test_calls_wait_for_their_time_and_no_longer() -> None:
     assert entered == [works[2]]
     assert starts.take_all() == [works[3]]
     assert starts.tick(NOW) == after(3_600)
+
+
+def test_a_late_answer_of_the_database_does_not_lift_the_limit() -> None:
+    hand, meter = Hand(), Meter("x", 5, per=1.0)
+    starts = Starts(hand.read, clock=hand.clock)
+    ask = Ask(share(), (meter,))
+    asked_at = hand.there
+    budget = MeterBudget([ask], [], {}, asked_at, starts.timing([ask]))
+    (grant,) = grant_calls([ask], budget, 2, 1, lambda _: [[an_item(id=n, started_at=asked_at) for n in (1, 2)]])
+    hand.pass_by(60)  # so long does the answer take
+    starts.permits(grant, starts.clock())
+    timing = starts.timing([ask])
+    assert timing.delay < timedelta(seconds=3)
+    later = MeterBudget([ask], [], {}, hand.there, timing)
+    grant_calls([ask], later, 5, 1, lambda _: [[an_item(id=n, started_at=hand.there) for n in range(3, 8)]])
+    ((_, hits),) = later.hits()
+    assert tokens(meter, hits, 0, hand.there)[0] == 0, "what was granted counts"
+
+
+def test_a_first_reading_of_the_clock_that_took_long_is_repeated() -> None:
+    hand, ways = Hand(), [3.0, 0.0]
+
+    def read() -> datetime:
+        hand.pass_by(ways.pop(0) if ways else 0.0)
+        return hand.there
+
+    time = DatabaseTime(read, hand.clock)
+    time.renew()
+    assert (ways, time.blur < 0.1) == ([], True)
+
+
+def test_calls_that_wait_for_a_time_of_a_clock_that_was_set_are_given_back() -> None:
+    hand = Hand()
+    starts = Starts(hand.read, clock=hand.clock)
+    app = Duly("sqlite://")
+
+    @app.task
+    def ring() -> None: ...
+
+    entered: list[Work] = []
+
+    class Pool:
+        def enter(self, works: list[Work]) -> None:
+            entered.extend(works)
+
+    ask = Ask(share(), (Meter("x", 5, per=1.0),))
+    starts.timing([ask])
+    work = Work(ring, [an_item(id=1)])
+    work.permit = Permit(starts, at=hand.here + 3_600, by=hand.here + 3_601)
+    assert starts.hold(Pool(), [work]) == []
+    hand.pass_by(6)
+    hand.there += timedelta(hours=1)
+    starts.timing([ask])
+    starts.tick(NOW)
+    assert entered == [work]
+    assert not work.permit.begin()

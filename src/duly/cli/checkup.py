@@ -341,7 +341,7 @@ def _jobs(store: Store) -> Iterator[Finding]:
         text = f"the counters of {len(chosen_jobs)} jobs were compared with their rows; there are more open jobs"
         yield warn("jobs", text, "`duly jobs check` compares all of them")
     elif chosen_jobs and not wrong:
-        yield ok("jobs", f"the counters of {len(chosen_jobs)} open jobs are true")
+        yield ok("jobs", f"the counters of all open jobs, {len(chosen_jobs)}, are true")
 
 
 def _files(store: Store) -> Iterator[Finding]:

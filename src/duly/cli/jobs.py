@@ -205,7 +205,8 @@ def check_jobs(session: Session, job_id: int | None, fix: bool) -> None:
         rows = [f"{each.untrue_rows} rows with another status"] if each.untrue_rows else []
         return f"job {each.job_id} {what}" + (f": {', '.join([*off, *rows])}" if off or rows else "")
 
-    session.print_lines(wrong, f"the counters of {len(found)} jobs are true", line)
+    of = f"job {job_id}" if job_id is not None else f"all jobs, {len(found)},"
+    session.print_lines(wrong, f"the counters of {of} are true", line)
     if any(not each.is_true for each in found):
         sys.exit(1)
 

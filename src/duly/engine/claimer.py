@@ -282,7 +282,7 @@ class Claimer:
                 permits = self._starts.permits(grant, begun)
                 self._begin(pool, grant.items, now, ends, permits, grant.seats)
         asked = [(ask, grant) for ask, grant in zip(asks, grants, strict=True) if grant.is_asked]
-        lines.asked(ask.share for ask, _ in asked)
+        lines.asked(ask.share for ask, grant in asked if not grant.is_refused)
         for ask, grant in asked:
             self._learn(lines, meters, ask, grant, now, self._ticks() - asked_at)
         lines.refused(sum(grant.is_refused for _, grant in asked), len(asked))

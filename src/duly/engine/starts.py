@@ -26,9 +26,17 @@ from duly.engine.work import Wake, Work, nothing
 DRIFT = 0.0005
 # After this many seconds the database's clock is read again; a reading counts for twice as long at most.
 READ_EVERY = 5.0
+# A reading that took longer than this is repeated, at most so often in all. If a better one differs by more from the
+# last one, calls that have the old time are given back.
+MOST_WIDTH = 0.5
+READINGS = 3
 # How much earlier than a claim takes calls are granted, and how much later than usual they may begin: at least this.
 LEAST_AHEAD = 0.25
 LEAST_SPREAD = 0.005
+# After one late answer, calls are not granted for much later; what is longer on its way then is given back.
+MOST_DELAY = 2.0
+# A grant must lie within what the meter keeps, so nothing that is added to its time may be longer than this.
+MOST_BLUR = 10.0
 # For how many seconds a measurement counts at least.
 LATELY = 10.0
 # What retry windows count for items, by their ids.
@@ -70,18 +78,22 @@ class DatabaseTime:
     def blur(self) -> float:
         return self._width + 4 * DRIFT * READ_EVERY
 
-    def renew(self) -> bool:
-        """Read the clock, if that is due; False when it was set since the last reading."""
-        if self._clock() - self._read_at < READ_EVERY:
+    def renew(self, *, at_once: bool = False) -> bool:
+        """Read the clock, if that is due or it must be `at_once`; False when it was set since the last reading."""
+        if self._clock() - self._read_at < READ_EVERY and not at_once:
             return True
-        asked = self._clock()
-        theirs = (self._read() - EPOCH).total_seconds()
-        answered = self._clock()
-        offset, width = theirs - answered, answered - asked
+        for _ in range(READINGS):
+            asked = self._clock()
+            theirs = (self._read() - EPOCH).total_seconds()
+            answered = self._clock()
+            offset, width = theirs - answered, answered - asked
+            if width <= MOST_WIDTH:
+                break
         drift = DRIFT * (answered - self._read_at)
         is_close = self._offset - drift <= offset + width and offset <= self._offset + self._width + drift
         is_better = width <= self._width or answered - self._read_at > 2 * READ_EVERY
         if is_better or not is_close:
+            is_close = is_close and (self._width == inf or abs(offset - self._offset) <= MOST_WIDTH)
             self._offset, self._width, self._read_at = offset, width, answered
         return is_close
 
@@ -163,17 +175,28 @@ class Starts:
         if self._time is None:
             return StartTiming()
         if not self._time.renew():
-            self._own.clear()
+            self._anew()
         now = self.clock()
         names = {meter.name for ask in asks for meter in ask.meters if meter.per is not None}
         delay = 1.25 * self._delays.get(now) or 5 * (self._time.blur - 4 * DRIFT * READ_EVERY)
         return StartTiming(
-            delay=timedelta(seconds=delay + LEAST_SPREAD),
+            delay=timedelta(seconds=min(delay, MOST_DELAY) + LEAST_SPREAD),
             spread=timedelta(seconds=LEAST_SPREAD + 1.5 * self._lateness.get(now)),
             ahead=timedelta(seconds=self.ahead),
-            blur=timedelta(seconds=self._time.blur),
+            blur=timedelta(seconds=min(self._time.blur, MOST_BLUR)),
             own={name: self._starts_of(name, now) for name in names & self._own.keys()},
         )
+
+    def _anew(self) -> None:
+        """The database's clock was set: forget what was measured by it, and give back calls that wait for a time."""
+        self._own.clear()
+        self._delays, self._lateness = Recent(), Recent()
+        with self._lock:
+            for *_, work in self._later:
+                if work.permit is not None:
+                    work.permit.at = work.permit.by = -inf
+            self._later = [(-inf, count, pool, work) for _, count, pool, work in self._later]
+        self._wake()
 
     def _starts_of(self, name: str, now: float) -> dict[datetime, list[OwnStart]]:
         assert self._time is not None
@@ -194,6 +217,9 @@ class Starts:
         if self._time is None:  # the time of the claim stands still
             return [self._permit(start, lambda at: asked + (at - claimed_at).total_seconds()) for start in grant.starts]
         arrived = self.clock()
+        latest = max((self._time.tick_of(start.at) for start in grant.starts if start.at is not None), default=arrived)
+        if latest > arrived + MOST_AHEAD.total_seconds() + MOST_DELAY and not self._time.renew(at_once=True):
+            self._anew()
         self._delays.add((self._time.at(arrived) - claimed_at).total_seconds(), arrived)
         if len(self._own) > MANY:
             self._forget(arrived)

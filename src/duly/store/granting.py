@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from duly.core.model import ALONE, AT_ONCE, Ask, CallStart, Grant, Item, Meter, MeterHit, Share, StartTiming, Suspects
 from duly.core.policy.limits import (
+    AHEAD_UP_TO,
     MOST_AHEAD,
     MOST_SPREAD,
     SPREAD_WITHIN,
@@ -126,7 +127,10 @@ class MeterBudget:
         spread = min(within.values())
         if timing.spread:
             per = timedelta(seconds=min(map(min, windows.values())))
-            spread = min(max(timing.spread, SPREAD_WITHIN * per), MOST_SPREAD * per)
+            if per.total_seconds() > AHEAD_UP_TO:  # of these windows, no worker knows when its own calls began
+                spread = max(min(timing.spread, MOST_SPREAD * per), spread)
+            else:
+                spread = min(max(timing.spread, SPREAD_WITHIN * per), MOST_SPREAD * per)
         while calls > 0:
             free = [next_free(self._as_set[meter], taken[meter], self._now) for meter in own]
             times = [at for at in free if at is not None and at <= latest]

@@ -22,8 +22,7 @@ T = TypeVar("T")
 class _Anchor:
     """Lives as long as a connection that takes no weak references: it holds this one as a function."""
 
-    def __call__(self) -> None:
-        return None
+    def __call__(self) -> None: ...
 
 
 class Remembered(Generic[T]):

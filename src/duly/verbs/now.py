@@ -169,7 +169,8 @@ def _limit(
         most, per = code.most, code.seconds
     elif per is None and code is not None:
         per = code.seconds
-    recent = hits if per is None else [hit for hit in hits if hit > now - timedelta(seconds=per)]
+    # Calls that are granted for later are not used yet.
+    recent = hits if per is None else [hit for hit in hits if now - timedelta(seconds=per) < hit <= now]
     used = under_way if per is None else len(recent)
     fill = 0.0 if most is None else 1.0 if most == 0 else min(used / most, 1.0)
     is_full = most is not None and 0 < most <= used and per is not None

@@ -125,7 +125,7 @@ def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list
     if meter.since is not None:
         return [hit for hit in hits if hit >= meter.since]
     window = _window(meter)
-    return [hit for hit in hits if now - window < hit <= now + window + MOST_AHEAD]
+    return [hit for hit in hits if now - window < hit <= now + window + 4 * MOST_AHEAD]
 
 
 def as_known(meter: Meter, hits: Sequence[datetime], timing: StartTiming) -> list[datetime]:

@@ -25,26 +25,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from duly.core.model import (
-    Cancel,
-    Crashed,
-    Discarded,
-    Done,
-    Expired,
-    Failed,
-    Fingerprint,
-    GiveUp,
-    Lost,
-    NotFound,
-    Outcome,
-    Released,
-    Revived,
-    Skip,
-    Snooze,
-    Superseded,
-    Verdict,
-    gist,
-)
+from duly.core.model import Cancel, Done, Failed, Fingerprint, GiveUp, NotFound, Outcome, Skip, Snooze, Verdict, gist
 from duly.core.policy.retry import class_name
 
 # How many calls must have failed, and how many different items: two may each fail for a reason of their own.
@@ -129,7 +110,7 @@ def meaning(source: Source, outcome: Outcome) -> Meaning:
             return "nothing" if cause_of(outcome) in SILENT else "answer"
         case Done() | Fingerprint() | NotFound() | Skip() | GiveUp() | Snooze() | Cancel() | Verdict():
             return "answer"
-        case Crashed() | Lost() | Released() | Expired() | Superseded() | Discarded() | Revived():
+        case _:  # it crashed, was lost, released, expired, or a person ended it
             return "nothing"
 
 

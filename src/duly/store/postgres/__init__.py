@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from duly.core import codec
-from duly.core.errors import ConfigError
+from duly.core.errors import ConfigError, InputError
 from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.dialects import Ask, Colour, Dialect, Drivers, Run, Whole, answered
@@ -50,6 +50,7 @@ def _psycopg(connection: Any) -> Run:
     is_async = isinstance(connection, psycopg.AsyncConnection)
 
     async def run(sql: str, parameters: dict[str, Any]) -> Any:
+        refuse_pipeline(connection)
         kind = psycopg.AsyncCursor if is_async else psycopg.Cursor
         cursor = aware(kind(connection, row_factory=psycopg.rows.tuple_row))
         try:
@@ -98,6 +99,12 @@ def has_rows(cursor: Any) -> bool:
     """Whether its statement returns rows. psycopg's `description` would make an object for each column."""
     result = getattr(cursor, "pgresult", None)
     return bool(result.nfields if result is not None else cursor.description)
+
+
+def refuse_pipeline(connection: Any) -> None:
+    """Statements of a put need the answers of those before them, and a pipeline has none until it ends."""
+    if connection.pgconn.pipeline_status:
+        raise InputError("connection", "is in pipeline mode; put after the pipeline has ended")
 
 
 DRIVERS: Mapping[Colour, Drivers] = {
