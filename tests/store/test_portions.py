@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ NOTHING = [(0, 0, 0, 0)]
 def swept(store: Store) -> None:
     while store.finish_loads():
         pass
+
+
+@contextmanager
+def loading(sqlite_url: str, how: str) -> Iterator[None]:
+    """A process that has set half of its items aside. It goes on, or stops there; at the end it is killed."""
+    command = [sys.executable, "-c", LOADER, sqlite_url, how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "half\n"
+            yield
+        finally:
+            child.kill()
 
 
 def test_others_write_while_very_many_items_are_put(store: Store, sqlite_url: str) -> None:
@@ -136,17 +150,11 @@ def test_equal_rows_under_one_key_are_one_and_others_are_refused(store: Store) -
 @pytest.mark.parametrize("how", ["stops", "ends"])
 def test_a_killed_process_has_put_all_of_its_items_or_none(sqlite_url: str, how: str) -> None:
     with opened(sqlite_url) as store:
-        child = subprocess.Popen(
-            [sys.executable, "-c", LOADER, sqlite_url, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        with child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "half\n"
+        with loading(sqlite_url, how):
             swept(store)
             assert left_aside(store)[0][0] == 1, "its process lives"
             if how == "ends":  # it was decided, and the first items are there
                 until(lambda: counts(store))
-            child.kill()
         rescuer = Rescuer(store, {}, Detector(20), sweep=5)
         until(lambda: rescuer.tick(NOW) > NOW)
         assert counts(store) == ({} if how == "stops" else {"waiting": 2_000})
@@ -209,3 +217,94 @@ def test_an_item_that_was_decided_and_whose_key_is_taken_after_all_goes_to_revie
     assert counts(store) == {"waiting": 20, "failed": 1}
     ((error,),) = query(store, "select last_error from duly_item where state = 'failed'")
     assert f"'7' belongs to item {old} of ring with other arguments" in error
+
+
+@pytest.mark.parametrize("is_loader_by_link", [True, False])
+def test_a_load_is_found_alive_through_a_link_to_the_file(
+    store: Store, tmp_path: Path, is_loader_by_link: bool
+) -> None:
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(store.url.removeprefix("sqlite:///"))
+    with opened(f"sqlite:///{link}") as by_link:
+        loader, sweeper = (by_link, store) if is_loader_by_link else (store, by_link)
+
+        def rows() -> Iterator[NewItem]:
+            for n in range(60):
+                yield new(args={"n": n}, key=str(n))
+            swept(sweeper)
+
+        assert loader.load(rows()) == 60
+    assert counts(store) == {"waiting": 60}
+    assert left_aside(store) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("after", "sweeps"), [(30, 1), (60, 1), (60, 3)], ids=["between portions", "a part at the end", "all at the end"]
+)
+def test_a_load_that_is_taken_for_dead_fails_and_puts_nothing(
+    store: Store, other: Store, tmp_path: Path, after: int, sweeps: int
+) -> None:
+    taken: list[int] = []
+
+    def rows() -> Iterator[NewItem]:
+        for n in range(61):
+            if n == after:
+                (mark,) = tmp_path.glob("*-load-*")
+                mark.unlink()
+                for _ in range(sweeps):
+                    other.finish_loads()
+                if after == 60:
+                    return
+            taken.append(n)
+            yield new(args={"n": n}, key=str(n))
+
+    with pytest.raises(StoreUnavailable, match="what was set aside for this put was removed meanwhile"):
+        store.load(rows())
+    assert len(taken) == min(after + 10, 60), "it ends with the next portion"
+    assert counts(store) == {}
+    assert left_aside(store) == NOTHING
+    assert store.load(new(key=str(n)) for n in range(60)) == 60, "its keys are free again"
+
+
+def test_an_interrupt_after_the_decision_does_not_take_a_part_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide_load = portions.Portions._decide
+
+    def interrupted(mine: portions.Portions, *given: Any) -> None:
+        decide_load(mine, *given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(portions.Portions, "_decide", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.load(new() for _ in range(60))
+    assert counts(store) == {"waiting": 60}
+    assert left_aside(store) == NOTHING
+
+
+def test_who_needs_a_key_of_a_dead_process_removes_what_it_left_and_goes_on(sqlite_url: str) -> None:
+    with opened(sqlite_url) as store:
+        with loading(sqlite_url, "stops"):
+            pass
+        put(store, key="k999")  # of its last portion
+        assert counts(store) == {"waiting": 1}
+        swept(store)
+        assert left_aside(store) == NOTHING
+
+
+def test_a_conflict_in_a_small_load_takes_everything_back(store: Store) -> None:
+    put(store, key="3", args={"n": 300})
+    with pytest.raises(KeyConflict, match="'3' belongs to item"):
+        store.load(new(args={"n": n}, key=str(n)) for n in range(5))
+    assert counts(store) == {"waiting": 1}
+
+
+def test_a_load_that_cannot_make_its_mark_puts_nothing(sqlite_url: str, tmp_path: Path, store: Store) -> None:
+    path = tmp_path / ("d" * 230)  # a name that has no room for what a mark adds to it
+    shutil.copy(sqlite_url.removeprefix("sqlite:///"), path)
+    with opened(f"sqlite:///{path}") as long:
+        with pytest.raises(StoreUnavailable, match=r"cannot lock .*d-load-.*: .*too long"):
+            long.load(new() for _ in range(60))
+        assert counts(long) == {}
+        assert left_aside(long) == NOTHING

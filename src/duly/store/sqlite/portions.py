@@ -9,7 +9,8 @@ Other writers have their turn between any two portions.
 
 A process that loads holds a lock on a file beside the database, which the kernel frees when it dies. Whoever finds a
 load without that lock finishes it, if it was decided, or else removes what was set aside. Both may happen twice, or be
-cut off: each portion is removed in the transaction that uses it.
+cut off: each portion is removed in the transaction that uses it. If somebody takes a live process for a dead one all
+the same, because its file was removed, nothing is lost in silence: a load of which a portion is gone is not decided.
 """
 
 from __future__ import annotations
@@ -114,15 +115,12 @@ class Portions(SqliteFile, Store):
             given = {"token": mark.token, "now": self.now()}
             ((load_id,),) = self._run("begin_load", given)
             try:
-                fresh = sum(self._set_aside(load_id, number, portion) for number, portion in enumerate(portions))
-                self._decide(load_id)
-            except BaseException:
-                while self._drop(load_id):
+                fresh = [self._set_aside(load_id, number, portion) for number, portion in enumerate(portions)]
+                self._decide(load_id, len(fresh))
+            finally:
+                while self._advance(load_id):
                     time.sleep(BREATH)
-                raise
-            while self._spread(load_id):
-                time.sleep(BREATH)
-            return fresh
+            return sum(fresh)
 
     def _insert(
         self, connection: sqlite3.Connection, items: Sequence[NewItem], now: int, is_decided: bool = False
@@ -149,7 +147,8 @@ class Portions(SqliteFile, Store):
             with self._writing() as writer:
                 fresh = [item for item in portion if item.key is None or self._reserve(writer, load_id, number, item)]
                 given = {"id": load_id, "number": number, "rows": _encode(fresh).decode()}
-                self._run("set_aside", given, writer)
+                if not self._run("set_aside", given, writer):
+                    raise self._removed()
             return len(fresh)
 
         count = self._patiently(act)
@@ -171,55 +170,45 @@ class Portions(SqliteFile, Store):
             raise KeyConflict(f"{item.key!r} of {item.task} is here twice, with other contents", 0) from refusal
         return False
 
-    def _decide(self, load_id: int) -> None:
-        if not self._run("decide_load", {"id": load_id, "now": self.now()}):
-            raise StoreUnavailable(f"{self.path}: what was set aside for this put was removed meanwhile")
+    def _decide(self, load_id: int, parts: int) -> None:
+        if not self._run("decide_load", {"id": load_id, "parts": parts, "now": self.now()}):
+            raise self._removed()
 
-    def _spread(self, load_id: int) -> bool:
-        """Make items of the next portion; False when there is none left."""
+    def _removed(self) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.path}: what was set aside for this put was removed meanwhile")
+
+    def _advance(self, load_id: int) -> bool:
+        """Make items of the next portion, or remove it if the load is not decided; False when there is none left."""
         with self._writing() as writer:
             if not (found := self._run("next_part", {"id": load_id}, writer)):
                 self._run("end_load", {"id": load_id}, writer)
                 return False
             ((number, rows, decided_at),) = found
-            self._run("free_keys", {"id": load_id, "number": number}, writer)
-            self._insert(writer, _decode(rows), decided_at, is_decided=True)
-            self._run("remove_part", {"id": load_id, "number": number}, writer)
-        return True
-
-    def _drop(self, load_id: int) -> bool:
-        """Remove the next portion of a load that is not decided; False when there is none left."""
-        with self._writing() as writer:
-            if not (found := self._run("next_part", {"id": load_id}, writer)):
-                self._run("end_load", {"id": load_id}, writer)
-                return False
-            given = {"id": load_id, "number": found[0][0]}
+            given = {"id": load_id, "number": number}
             self._run("free_keys", given, writer)
+            if decided_at is not None:
+                self._insert(writer, _decode(rows), decided_at, is_decided=True)
             self._run("remove_part", given, writer)
         return True
 
     def finish_loads(self) -> bool:
-        for _, token, _ in self._run("loads", {}):
+        for load_id, token in self._run("loads", {}):
             mark = LoadMark(self.path, token)
             with closing(mark):
-                if not mark.take():
-                    continue  # its process lives
-                # Again, now that nobody else decides: it may have been decided, or have ended, in between.
-                found = [each for each in self._run("loads", {}) if each[1] == token]
-                if not found:
-                    continue
-                load_id, _, decided_at = found[0]
-                step = self._drop if decided_at is None else self._spread
-                return all(step(load_id) for _ in range(SWEPT)) or bool(self._run("loads", {}))
+                if mark.take():  # otherwise its process lives
+                    return all(self._advance(load_id) for _ in range(SWEPT)) or bool(self._run("loads", {}))
         return False
 
 
 class LoadMark:
-    """A lock on a file beside the database, which says that the process of a load is alive."""
+    """A lock on a file beside the database, which says that the process of a load is alive.
+
+    All paths that lead to the database lead to the same lock.
+    """
 
     def __init__(self, path: str, token: str) -> None:
         self.token = token
-        self._path = Path(f"{path}-load-{token}")
+        self._path = Path(f"{os.path.realpath(path)}-load-{token}")
         self._file: IO[bytes] | None = None
         self._process = os.getpid()
         renew_in_children(self)

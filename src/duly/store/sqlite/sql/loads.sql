@@ -4,7 +4,11 @@
 insert into duly_load (token, created_at) values (:token, :now) returning id
 
 -- name: set_aside
-insert into duly_load_part (load_id, number, rows) values (:id, :number, :rows)
+-- Nothing when the load was removed.
+insert into duly_load_part (load_id, number, rows)
+select :id, :number, :rows
+ where exists (select 1 from duly_load where id = :id)
+returning number
 
 -- name: reserve
 -- A key that is of this load from now on; nothing when it is of one already.
@@ -18,8 +22,13 @@ returning load_id
 select load_id, digest, planned_at from duly_load_key where task = :task and key = :key
 
 -- name: decide_load
--- All of its rows are put from now on.
-update duly_load set decided_at = :now where id = :id and decided_at is null returning id
+-- All of its rows are put from now on; nothing when some of them were removed.
+update duly_load
+   set decided_at = :now
+ where id = :id
+   and decided_at is null
+   and (select count(*) from duly_load_part where load_id = :id) = :parts
+returning id
 
 -- name: next_part
 select p.number, p.rows, l.decided_at as decided
@@ -39,7 +48,7 @@ delete from duly_load_key where load_id = :id and number = :number
 delete from duly_load where id = :id
 
 -- name: loads
-select id, token, decided_at as decided from duly_load order by id
+select id, token from duly_load order by id
 
 -- name: put_refused
 -- An item of a load that was decided, whose key another live item has: a person decides.
