@@ -14,7 +14,7 @@ import pytest
 
 from duly import Duly, Pace, Throttled
 from duly.core.errors import InputError
-from duly.core.model import Done, Failed, GiveUp, NotFound, Released, Skip, Snooze
+from duly.core.model import Crashed, Done, Failed, GiveUp, Lost, NotFound, Released, Skip, Snooze
 from duly.core.policy.adapt import Load, SliceBounds
 from duly.engine.gate import PaceGate
 from duly.outbound.http import request
@@ -86,6 +86,15 @@ def test_an_answer_that_is_no_success_is_an_answer_of_the_provider() -> None:
         call(gate, ticks, 0.1, verdict, 8)
     assert gate.width() > 1
     assert gate.throttled() == 0
+
+
+def test_a_call_without_an_answer_says_nothing_about_the_provider() -> None:
+    ticks = Ticks()
+    gate = a_gate(ticks)
+    for verdict in (Released(), Crashed("killed"), Lost()):
+        call(gate, ticks, 0.1, verdict, 8)
+    assert gate.width() == 1
+    assert gate.lately() is None
 
 
 def test_calls_begin_apart_and_not_before_the_provider_said() -> None:

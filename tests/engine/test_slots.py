@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from duly import NEVER, Attempt, Duly, Limit
+from duly import NEVER, Attempt, Duly, Limit, Pace
 from duly.apps.deliver import http_on
+from duly.core.model import Done, Failed, Released
+from duly.engine.gate import PaceGate
 from duly.engine.threads import ThreadPool
 from duly.engine.worker import Worker
 from tests.process.fleet import until
@@ -70,6 +72,16 @@ def tasks_on(app: Duly) -> Duly:
         seen["most"].append(len(seen["in"]) - len(seen["out"]))
         gate.wait(60)
         seen["out"].append(n)
+
+    for kind, cpu in (("thread", False), ("cpu", True)):
+
+        @app.task(name=f"paced_{kind}", pace=Pace("shop"), retry=NEVER, deadline=2, cpu=cpu)
+        def paced(seconds: float) -> None:
+            gate.wait(seconds)
+
+    @app.task(pace=Pace("shop"), retry=NEVER, deadline=2)
+    async def paced_async(seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     return app
 
@@ -293,6 +305,75 @@ def test_a_cancel_ends_a_call_that_waits_for_the_network(database_url: str, phas
         one.cancel(item_id)
         until(lambda: not pool._running and pool.free_calls() == pool.size, 20)
         until(lambda: not pool._left and not pool._runaways, 20, lambda: "its thread still waits")
+
+
+KINDS = pytest.mark.parametrize("kind", ["async", "thread", "cpu"])
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The verdicts that paces were told, without those that say nothing about a provider."""
+    told: list[Any] = []
+    ended = PaceGate.ended
+
+    def record(self: PaceGate, started: float, in_flight: int, verdicts: list[Any]) -> None:
+        told.extend(verdict for verdict in verdicts if not isinstance(verdict, Released))
+        ended(self, started, in_flight, verdicts)
+
+    monkeypatch.setattr(PaceGate, "ended", record)
+    return told
+
+
+@KINDS
+def test_a_call_that_is_stopped_at_its_deadline_counts_once_for_its_pace(
+    database_url: str, counted: list[Any], kind: str
+) -> None:
+    one = tasks_on(Duly(database_url, **SETTINGS))
+    with at_work(one, f"paced_{kind}"):
+        item_id = one.put(f"paced_{kind}", seconds=3600).id
+        until(lambda: states(one, [item_id]) == {"failed"}, 30)
+        gate.set()
+        until(lambda: not leases(one.internals.store), 20)  # it has really ended
+    assert counted == [Failed("", ("TimeoutError",))]
+
+
+@KINDS
+def test_a_call_that_a_person_stops_does_not_count_for_its_pace(
+    database_url: str, counted: list[Any], kind: str
+) -> None:
+    one = tasks_on(Duly(database_url, **SETTINGS))
+    for task in ("paced_async", "paced_thread", "paced_cpu"):
+        one.tasks[task].deadline = 3600
+    with at_work(one, f"paced_{kind}") as worker:
+        item_id = one.put(f"paced_{kind}", seconds=3600).id
+        until(lambda: [work for work in worker._engine.flow.in_flight.works() if work.deadline < float("inf")], 30)
+        one.cancel(item_id)
+        until(lambda: not worker._engine.flow.in_flight.works(), 20)
+        gate.set()
+        until(lambda: not leases(one.internals.store), 20)
+    assert counted == []
+
+
+@KINDS
+def test_a_call_that_ends_by_itself_just_as_it_is_stopped_counts_once_for_its_pace(
+    database_url: str, counted: list[Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = tasks_on(Duly(database_url, **SETTINGS))
+    ended = PaceGate.ended
+    with at_work(one, f"paced_{kind}") as worker:
+        flow = worker._engine.flow
+
+        def is_stopped(self: PaceGate, started: float, in_flight: int, verdicts: list[Any]) -> None:
+            ended(self, started, in_flight, verdicts)
+            for work in flow.in_flight.works():
+                work.deadline = 0.0
+                flow.settler.finish(work, [Failed("late")], stop=True)
+
+        monkeypatch.setattr(PaceGate, "ended", is_stopped)
+        item_id = one.put(f"paced_{kind}", seconds=0).id
+        until(lambda: states(one, [item_id]) == {"failed"}, 30)
+        until(lambda: not leases(one.internals.store), 20)
+    assert counted == [Done()]
 
 
 def test_what_a_hanging_queue_left_waiting_here_goes_back_to_others(sqlite_url: str) -> None:

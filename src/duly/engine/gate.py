@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from duly.core.model import Failed, Released, Throttled
+from duly.core.model import Crashed, Failed, Lost, Released, Throttled
 from duly.core.policy.adapt import Load, Slice, SliceBounds, Trouble
 from duly.core.policy.pace import Call, Pace
 from duly.core.policy.pacing import Pacing
 from duly.engine.calls import Verdicts
 
 LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
+# Verdicts that say nothing about the provider: it was not called, or what called it was stopped or died.
+SILENT = (Released, Crashed, Lost)
 MEMORY = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")  # of a container, whose memory ends before the machine's does
 
@@ -98,7 +100,7 @@ class PaceGate:
 
     def ended(self, started: float, in_flight: int, verdicts: Verdicts) -> None:
         """A call has ended with these verdicts. It began at `started`, when `in_flight` calls were under way."""
-        if all(isinstance(verdict, Released) for verdict in verdicts):  # the provider was not called
+        if all(isinstance(verdict, SILENT) for verdict in verdicts):
             return
         now = self.ticks()
         trouble, retry_after = self._trouble(verdicts)

@@ -223,12 +223,18 @@ class HandlerPool:
         return now
 
     def _end_early(self, work: Work) -> None:
-        """A handler is stopped; if it took too long, that counts for the gate."""
+        """A handler is stopped; if it took too long, that counts for the gate, and how it ends then does not."""
         self._in_flight.stopped(work)
-        if self.gate is not None and work.deadline <= time.monotonic():
-            self._count(self.gate, work, [Failed("", ("TimeoutError",))])
+        if self.gate is not None:
+            is_late = work.deadline <= time.monotonic()
+            self._count(self.gate, work, [Failed("", ("TimeoutError",)) if is_late else Released()])
 
     def _count(self, gate: PaceGate, work: Work, verdicts: Verdicts) -> None:
+        """Tell the gate how a call ended, once: it may be stopped from another thread just as it ends by itself."""
+        with self._counts:
+            if work.is_counted:
+                return
+            work.is_counted = True
         gate.ended(work.deadline - work.task.deadline, self._rows.all.running, verdicts)
 
     def _leave(self, work: Work) -> None:

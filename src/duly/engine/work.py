@@ -30,7 +30,8 @@ class Work:
     """One call of a handler: one item, or a batch of them."""
 
     __slots__ = (
-        "deadline", "has_begun", "has_ended", "items", "key", "over", "permit", "row", "seats", "stop", "task",
+        "deadline", "has_begun", "has_ended", "is_counted", "items", "key", "over", "permit", "row", "seats", "stop",
+        "task",
     )  # fmt: skip
 
     def __init__(self, task: Task[..., Any], items: list[Item], over: Callable[[Work], None] | None = None) -> None:
@@ -45,6 +46,7 @@ class Work:
         self.stop: Callable[[Work], None] | None = None  # set when it starts
         self.row: WorkRow | None = None  # where it waits for a slot
         self.has_begun = False  # its handler was called, as far as limits are concerned
+        self.is_counted = False  # for its pace: how it ended, or that it was stopped
         self.has_ended = False  # for works that were stopped: whether their handler has really ended
 
     @property
