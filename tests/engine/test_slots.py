@@ -18,6 +18,7 @@ from prometheus_client import generate_latest
 from duly import NEVER, Attempt, Duly, Limit, Pace
 from duly.apps.deliver import http_on
 from duly.core.model import Done, Failed, Released
+from duly.engine import coroutines
 from duly.engine.gate import PaceGate
 from duly.engine.threads import ThreadPool
 from duly.engine.worker import Worker
@@ -271,6 +272,42 @@ def test_an_event_loop_that_is_blocked_past_a_deadline_is_reported(database_url:
         assert shown(one, "async") == 0
 
 
+def test_a_drain_does_not_wait_for_coroutines_behind_one_that_blocks_their_event_loop(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coroutines, "BLOCKED", 0.5)
+    one = tasks_on(Duly(database_url, **SETTINGS | {"drain_seconds": 3600}))
+    goes_on = threading.Event()
+
+    @one.task(retry=NEVER, deadline=0.2)
+    async def block() -> None:
+        seen["blocks"].append(1)
+        gate.wait(600)
+
+    @one.task
+    def last() -> None:
+        seen["last"].append(1)
+        goes_on.wait(600)
+
+    with at_work(one, "hang_async", "block", "last") as worker:
+        behind = one.put("hang_async").id
+        until(lambda: seen["hung"])
+        one.put("block")
+        until(lambda: worker.ailing() == "an async handler blocks the event loop past its deadline")
+        other = one.put("last").id
+        until(lambda: seen["last"])
+        worker.stop()  # so that the one at the end of this block lets it hurry, in case that it waits
+        drain = threading.Thread(target=worker.drain)
+        drain.start()
+        until(lambda: not worker._engine.claims.is_alive())
+        assert not worker.is_over, "what can end is waited for"
+        goes_on.set()
+        until(lambda: worker.is_over)
+        drain.join()
+        assert states(one, [other]) == {"done"}
+        assert (one.read.item(behind).state, one.read.item(behind).attempt) == ("waiting", 0)
+
+
 def test_a_process_can_be_stopped_so_nothing_runs_on(database_url: str) -> None:
     one = tasks_on(Duly(database_url, runaways_most=1, **SETTINGS))
     with at_work(one, "hang_cpu") as worker:
@@ -373,7 +410,7 @@ def test_a_call_that_ends_by_itself_just_as_it_is_stopped_counts_once_for_its_pa
         item_id = one.put(f"paced_{kind}", seconds=0).id
         until(lambda: states(one, [item_id]) == {"failed"}, 30)
         until(lambda: not leases(one.internals.store), 20)
-    assert counted == [Done()]
+    assert len(counted) == 1  # on a busy machine, its process may not have been up before its deadline
 
 
 def test_what_a_hanging_queue_left_waiting_here_goes_back_to_others(sqlite_url: str) -> None:

@@ -70,11 +70,20 @@ class AsyncPool(HandlerPool):
             self._over(each)
         return waiting
 
+    def stalled(self) -> list[Work]:
+        """Those whose coroutines wait for a loop that another one blocks."""
+        if not self._is_blocked_for_long():
+            return []
+        return [work for work in list(self._current.values()) if self._in_flight.holds(work)]
+
+    def _is_blocked_for_long(self) -> bool:
+        return self.is_blocked() and time.monotonic() - self._asked_at > BLOCKED
+
     def take_stale(self) -> list[Work]:
         """Also looks whether the loop is blocked for long, or turns again: it is called now and then."""
         if not self.is_blocked():
             self._runaways.unblock(self)
-        elif time.monotonic() - self._asked_at > BLOCKED:
+        elif self._is_blocked_for_long():
             self._runaways.block(self)
         return super().take_stale()
 

@@ -138,8 +138,6 @@ class DueLines:
         shares: list[Share] = []
         for queues, part in zip(owners, evenly(calls, len(owners)) if owners else (), strict=True):
             for lines, quota in zip(queues, evenly(part, len(queues)), strict=True):
-                if is_metered and (len(owners) > 1 or len(queues) > 1):  # so that one does not take all of a window
-                    quota = min(quota, TURN)
                 if quota or is_metered:
                     shares.extend(self._of_queue(lines, max(quota, 1), batch, now))
         return shares

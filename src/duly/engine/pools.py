@@ -105,6 +105,10 @@ class HandlerPool:
         """Take out the works that wait behind a handler past its deadline, to be released."""
         return []
 
+    def stalled(self) -> list[Work]:
+        """The works that have begun and cannot go on, for long already, so that it is no use to wait for them."""
+        return []
+
     @property
     def size(self) -> int:
         return self._rows.size

@@ -156,6 +156,10 @@ class PoolSet:
         """Take out all works that have not begun, to be released."""
         return [work for pool in self._all for work in pool.unstarted()]
 
+    def stalled(self) -> list[Work]:
+        """The works that have begun and cannot go on."""
+        return [work for pool in self._all for work in pool.stalled()]
+
     def stale(self) -> list[Work]:
         """Take out the works that have waited too long for a slot, to be released."""
         return [work for pool in self._all for work in pool.take_stale()]

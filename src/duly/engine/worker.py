@@ -1,7 +1,8 @@
 """A worker: how it starts, runs and stops. `wiring` makes its parts.
 
 When it stops, it claims nothing more, gives back what has not begun, and goes on with its heartbeats while handlers
-finish. After `drain_seconds`, or at once if it has to hurry, it stops the handlers and gives their attempts back.
+finish. After `drain_seconds`, or at once if it has to hurry or none of them can go on, it stops the handlers and gives
+their attempts back.
 Results that the database does not take within a few seconds more are logged and dropped: those items will run again.
 """
 
@@ -195,11 +196,11 @@ class Worker:
         self._give_back([*flow.starts.take_all(), *flow.pools.unstarted()])
         if len(flow.in_flight):
             log.info("stopping: waiting up to %g s for running handlers", seconds)
-        self._await(lambda: not len(flow.in_flight), give_up - time.monotonic())
+        self._await(self._has_finished, give_up - time.monotonic())
         for companion in companions:
             companion.stop()  # before their items are given to others
         if companions:
-            self._await(lambda: not len(flow.in_flight), 1.0)
+            self._await(self._has_finished, 1.0)
         if left := flow.in_flight.works():
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
             self._give_back(left)
@@ -214,6 +215,11 @@ class Worker:
         self._sign_off()
         flow.keeper_store.close()
         flow.store.hasten(False)  # the app may continue without this worker
+
+    def _has_finished(self) -> bool:
+        """Whether no handlers run but those that cannot go on, because another one blocks their event loop."""
+        running = len(self._engine.flow.in_flight)
+        return not running or running <= len(self._engine.flow.pools.stalled())
 
     def _await(self, is_over: Callable[[], bool], seconds: float) -> None:
         """Wait until this is true, for at most this many seconds, and hardly at all in a hurry."""

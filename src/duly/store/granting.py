@@ -7,6 +7,7 @@ the budget counted for the items that were really there.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, repeat
@@ -65,6 +66,8 @@ class MeterBudget:
                 self._free[meter], self._until[meter] = tokens(as_set, hits, running.get(meter.name, 0), now)
         self._offered = {meter: list(calls) for meter, calls in self._calls.items()}
         self._spent: dict[str, list[datetime]] = {}
+        # How many lines ask for the calls of each meter.
+        self._asking = Counter(meter for meter, _ in {(meter, ask.share.line) for ask in asks for meter in ask.meters})
 
     def refusal(self, ask: Ask) -> Grant | None:
         """The refusal of an ask that a meter has no room for. It names the time at which the last of them has room."""
@@ -83,6 +86,7 @@ class MeterBudget:
         """Reserve calls and items for this ask; None when the asks before it took everything."""
         items = min((self._free[meter] for meter in ask.meters if meter.since is not None), default=calls * batch)
         calls = min((calls, *(self._free[meter] for meter in self._counted(ask) if meter.since is None)))
+        calls = min((calls, *(self._part(ask, meter) for meter in ask.meters if self._asking[meter] > 1)))
         items = min(items, calls * batch, ask.share.limit)
         calls = sum(1 for _ in self._starts(ask, min(calls, -(-items // batch)), self._offered))
         items = min(items, calls * batch)
@@ -91,6 +95,17 @@ class MeterBudget:
         for meter in self._counted(ask):
             self._free[meter] -= items if meter.since is not None else calls
         return calls, replace(ask.share, limit=items)
+
+    def _part(self, ask: Ask, meter: Meter) -> int:
+        """The part of a line that is not alone: the first ones do not take all calls of a window.
+
+        What the others leave is claimed next.
+        """
+        if meter not in self._calls:
+            return ask.share.limit
+        as_set = self._as_set[meter]
+        most = as_set.most * (1 + self._ahead(ask).total_seconds() / (as_set.per or 1.0))
+        return max(int(most / self._asking[meter]), 1)
 
     def grant(self, ask: Ask, calls: list[list[Item]], is_short: bool) -> Grant:
         """Count how much of an offer was used, after it is known which items there are."""
