@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 
 from duly import NEVER, Attempt, Duly, Limit, Pace
 from duly.apps.deliver import http_on
-from duly.core.model import Done, Failed, Released
+from duly.core.model import Failed, Released
 from duly.engine import coroutines
 from duly.engine.gate import PaceGate
 from duly.engine.threads import ThreadPool
