@@ -12,6 +12,7 @@ from duly import Duly, InputError
 from duly.core.errors import NotMigrated
 from duly.store.home import Remembered
 from duly.verbs import LOCAL
+from duly.verbs import jobs as verbs
 
 
 @pytest.fixture
@@ -68,20 +69,24 @@ def test_a_job_without_rows_and_without_a_sequel_is_over_at_once(app: Duly, own:
     assert job.wait(timeout=0).total == 0
 
 
-def test_a_job_that_has_rows_already_is_continued_on_a_connection(app: Duly, own: psycopg.Connection) -> None:
+def test_a_job_that_has_rows_already_is_continued_on_a_connection(
+    app: Duly, own: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "PORTION", 2)
     task = app.task_named("ring")
     jobs = app.internals.verbs.jobs
     begun = jobs.open(LOCAL, task, key="march", then=None, owner=None)
 
     def broken() -> Iterator[dict[str, str]]:
-        yield {"note": "a"}
+        yield from [{"note": "a"}] * 2
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError):
         jobs.fill(begun, task, broken())
-    job = app.job(task, [{"note": "a"}, {"note": "b"}], key="march", connection=own)
+    assert jobs.get(LOCAL, begun.id).total == 2
+    job = app.job(task, [{"note": "a"}] * 3, key="march", connection=own)
     own.commit()
-    assert (job.id, job.counts().total) == (begun.id, 2)
+    assert (job.id, job.counts().total) == (begun.id, 3)
 
 
 def test_what_is_known_of_a_connection_outlives_the_end_of_another_one() -> None:

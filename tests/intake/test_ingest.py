@@ -224,7 +224,8 @@ def test_a_job_whose_file_is_given_up_midway_is_over_when_its_rows_are(open_app:
         assert other.id != job.id, "the one that was given up counts no more"
         world.run()
         clock.set(clock.now() + timedelta(days=1))
-        assert app.internals.verbs.jobs.expire(clock.now()) == 2
+        assert app.internals.verbs.jobs.expire(clock.now()) == 1
+        assert look(app, job).is_given_up, "it stays until a person has looked at it"
 
 
 def test_reading_a_file_again_opens_its_job_again(app: Duly, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
